@@ -19,7 +19,7 @@ POSTPROCESSED: dict[str, dict[str, Any]] = {
     "Dirichlet, post-processed": {},
     "auto, post-processed": {"mechanism": "auto"},
 }
-#: What these are compared with: the same mechanism, whose releases are taken as drawn.
+#: Baselines: the same mechanism without post-processing.
 DRAWN = {"Dirichlet, post-processed": "Dirichlet, exact", "auto, post-processed": "auto"}
 #: The same noise as another method, clipped and normalised as in paper A.
 CLIPPED = {
@@ -48,7 +48,7 @@ def by_method(results: pd.DataFrame, metric: str) -> pd.DataFrame:
 def ratio_claims(
     results: pd.DataFrame, what: str, promised: tuple[float, float] | None
 ) -> list[Claim]:
-    """How expected KL divergences compare with Algorithm 1's, everywhere and at (1, 1e-5)-DP.
+    """Verdicts on expected KL divergences relative to Algorithm 1, overall and at (1, 1e-5)-DP.
 
     `promised` are the largest mean ratios of the exact Dirichlet mechanism and with "auto".
     """

@@ -25,8 +25,10 @@ _HOMES = {
     "PrivateBayesNet": "bayes_net",
     "PrivateBayesNetMLE": "bayes_net",
     "PrivateCountVectorizer": "text",
+    "PrivateCrosstab": "crosstab",
     "PrivateDirichletPosterior": "posterior",
     "PrivatePipeline": "pipeline",
+    "PrivateTableClassifier": "table_classifier",
     "Schema": "schema",
     "check_pipeline": "pipeline",
     "make_private_pipeline": "pipeline",
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from .base import PrivacyReport as PrivacyReport
     from .bayes_net import PrivateBayesNet as PrivateBayesNet
     from .bayes_net import PrivateBayesNetMLE as PrivateBayesNetMLE
+    from .crosstab import PrivateCrosstab as PrivateCrosstab
     from .exceptions import BudgetExceededError as BudgetExceededError
     from .exceptions import PrivacyLeakWarning as PrivacyLeakWarning
     from .histogram import DirichletHistogramTransformer as DirichletHistogramTransformer
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
     from .pipeline import make_private_pipeline as make_private_pipeline
     from .posterior import PrivateDirichletPosterior as PrivateDirichletPosterior
     from .schema import Schema as Schema
+    from .table_classifier import PrivateTableClassifier as PrivateTableClassifier
     from .text import PrivateCountVectorizer as PrivateCountVectorizer
 else:
 

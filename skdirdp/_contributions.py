@@ -9,9 +9,10 @@ floating-point arithmetic.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,13 @@ _ENTRIES = 1 << 17
 _CELLS = 1 << 15
 # `_bincount` counts pairs if there are at most this many, and enough records.
 _PAIRS = 1 << 12
+# Columns are counted together up to this number of combinations of their states, which affects
+# only the speed.
+_MAX_BLOCK_CELLS = 128
 
 _ULP = float(np.finfo(float).eps)
+# Vectors are shortened by this fraction, so that rounding errors never exceed their bound.
+_NORM_SLACK = 2.0**-30
 
 
 class ContributionError(AssertionError):
@@ -69,7 +75,7 @@ def _is_on_grid(values: np.ndarray, grid: float) -> bool:
 
 
 def _check(condition: Any) -> None:
-    # Not an assert statement, which `python -O` removes.
+    # An assert statement would be removed by `python -O`.
     if not condition:
         raise ContributionError("a record would contribute more than its bound")
 
@@ -78,7 +84,7 @@ def _check(condition: Any) -> None:
 class Weights:
     """Weights of the records."""
 
-    values: np.ndarray | None  # of shape (n_records,); None if all weights are 1
+    values: np.ndarray | None  # shape (n_records,); None if all weights are 1
     bound: float  # upper bound, declared or taken from the data
     missing: bool = False  # whether the bound was taken from the data
     grid: float | None = None  # the weights are multiples of it; None if not rounded
@@ -198,6 +204,85 @@ def count_categories(
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
 
 
+@dataclass(frozen=True)
+class ColumnBlock:
+    """Columns that are counted together: codes of the combinations of their states."""
+
+    start: int
+    sizes: list[int]
+    codes: np.ndarray
+    has_state: np.ndarray | None  # 1 where a combination has a state; None for a single column
+
+    @classmethod
+    def from_columns(cls, start: int, sizes: list[int], codes: list[np.ndarray]) -> "ColumnBlock":
+        joint = codes[0]
+        for each, size in zip(codes[1:], sizes[1:], strict=True):
+            joint = joint * np.int64(size) + each
+        if len(sizes) == 1:
+            return cls(start, sizes, joint, None)
+        states = [each.ravel() for each in np.indices(sizes)]
+        identities = [np.eye(size)[each] for size, each in zip(sizes, states, strict=True)]
+        return cls(start, sizes, joint, np.hstack(identities))
+
+    def sum_states(self, table: np.ndarray) -> np.ndarray:
+        """Return counts of the states of each column, from rows that are combinations."""
+        return table if self.has_state is None else self.has_state.T @ table
+
+    def count_pairs(self, other: "ColumnBlock", weights: Weights = UNWEIGHTED) -> np.ndarray:
+        """Return the exact counts of all pairs of states; multiples of a grid add up exactly."""
+        n_cells, n_others = prod(self.sizes), prod(other.sizes)
+        if other is self:
+            joint = np.diag(count_cells(self.codes, n_cells, weights))
+        else:
+            cells = self.codes * np.int64(n_others) + other.codes
+            joint = count_cells(cells, n_cells * n_others, weights).reshape(n_cells, -1)
+        return other.sum_states(self.sum_states(joint).T).T
+
+
+def column_blocks(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> list[ColumnBlock]:
+    """Group adjacent columns into blocks with few combinations of states."""
+    blocks, start = [], 0
+    for stop in range(1, len(sizes) + 1):
+        if stop == len(sizes) or prod(sizes[start : stop + 1]) > _MAX_BLOCK_CELLS:
+            part = slice(start, stop)
+            blocks.append(ColumnBlock.from_columns(start, list(sizes[part]), list(codes[part])))
+            start = stop
+    return blocks
+
+
+def sum_vectors(
+    vectors: np.ndarray,
+    columns: Sequence[np.ndarray],
+    sizes: Sequence[int],
+    norm: float,
+    weights: Weights,
+) -> np.ndarray:
+    """Return the sums of the records' vectors, by the category of each column.
+
+    A vector has an l2 norm of at most `norm`, before weighting, and is added to one category of
+    each column. Entries are rounded towards 0 to the grid of the weights, so that the sums are
+    exact. The result has a row for each category of the first column, then of the second, ...
+    """
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+    sums = np.zeros((starts[-1], vectors.shape[1]))
+    grid = ContributionBound(weights.bound).grid
+    for rows in row_blocks(len(vectors), vectors.shape[1], _ENTRIES):
+        block, weight = vectors[rows].astype(np.float64), weights[rows]
+        if weight is not None:
+            block *= weight[:, np.newaxis]
+        if not weights.exact:
+            # Far more than the rounding errors of norms and products, far below any effect.
+            block = np.trunc(block * ((1 - _NORM_SLACK) / grid)) * grid
+            norms = np.square(block).sum(axis=1).max(initial=0.0)
+            _check(norms <= (norm * weights.bound) ** 2)  # False for NaN
+        for column, start, size in zip(columns, starts, sizes, strict=False):
+            cells = _copy_groups(column[rows], size)
+            for entry, values in enumerate(block.T):
+                sums[start : start + size, entry] += np.bincount(cells, values, size)
+    check_exact(np.abs(sums), None if weights.exact else grid)
+    return sums
+
+
 def check_given_counts(
     name: str,
     counts: Any,
@@ -218,8 +303,8 @@ def check_given_counts(
         raise ValueError(f"{name} must be of shape {shape}; got {table.shape}")
     if not (np.isfinite(table).all() and table.min(initial=0.0) >= 0 and _is_on_grid(table, 1.0)):
         raise ValueError(
-            f"{name} must hold whole numbers, at least 0; some are not. Sums of numbers that were "
-            "not rounded to a public grid have no bound that noise could be calibrated to"
+            f"{name} must contain non-negative whole numbers; some are not. Sums of numbers that "
+            "were not rounded to a public grid have no bound that noise could be calibrated to"
         )
     check_exact(table, None)
     total, limit = table.sum(), product_up(n_samples, max_contribution)
@@ -231,7 +316,7 @@ def check_given_counts(
 
 
 def count_names(records: Iterable[Iterable[Any]], limit: int) -> Counter[Any]:
-    """Count the records that hold each name, using the first `limit` distinct names of each."""
+    """Count the records that contain each name, using the first `limit` distinct names of each."""
     counts = Counter[Any]()
     for names in records:
         given = list(islice(dict.fromkeys(names), limit))
@@ -244,8 +329,8 @@ def count_names(records: Iterable[Iterable[Any]], limit: int) -> Counter[Any]:
 class RowSums:
     """Sums of bounded rows by group."""
 
-    table: np.ndarray  # of shape (n_groups, n_columns)
-    bound: ContributionBound  # on the contribution of one record
+    table: np.ndarray  # shape (n_groups, n_columns)
+    bound: ContributionBound  # bound on the contribution of one record
     missing: tuple[str, ...]  # bounds that were taken from the data
 
     def __add__(self, other: "RowSums") -> "RowSums":
@@ -291,17 +376,17 @@ def sum_rows(
 class RowBounds:
     """Public bounds on the entries and the total of a row, applied to each row by itself.
 
-    For a row of n entries and unit roundoff u, the relative error of the computed total is at
-    most n u, and that of factors and products at most 5 u. Rows are scaled by slightly more than
-    that, unless they hold whole numbers, whose sums are exact.
+    For a row of n entries and unit roundoff u, the relative error of the computed total is at most
+    n u, and that of factors and products at most 5 u. Rows are scaled by slightly more than that,
+    unless they contain only whole numbers, whose sums are exact.
     """
 
     clip: float  # largest entry, before weighting
     limit: float  # largest total, before weighting
     weights: Weights
     grid: float | None  # contributions are multiples of it; None leaves rows unchanged
-    entry_bound: float  # on the weighted entries
-    total_bound: float  # on the weighted totals
+    entry_bound: float  # bound on the weighted entries
+    total_bound: float  # bound on the weighted totals
     missing: tuple[str, ...]  # bounds that are taken from the data
 
     @classmethod
@@ -332,7 +417,7 @@ class RowBounds:
 
     @staticmethod
     def slack(n_columns: int) -> float:
-        """Upper bound on the relative error of a total of so many numbers."""
+        """Upper bound on the relative error of a total of `n_columns` numbers."""
         return (n_columns + 8) * _ULP
 
     def whole_limit(self) -> float:

@@ -1,4 +1,4 @@
-"""Errors without data, warnings that point at the user's code, and formatting of numbers."""
+"""Error messages without data, warnings that point to user code, and number formatting."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-# Packages whose frames are skipped to find the user's line for a warning.
+# Packages whose frames are skipped to find the line of user code that caused a warning.
 _INTERMEDIATE = frozenset({"skdirdp", "sklearn", "joblib", "contextlib"})
 
 _RESHAPE = (
@@ -21,24 +21,24 @@ _RESHAPE = (
     "array.reshape(1, -1) if it is a single sample."
 )
 _ENCODE = (
-    "numbers are needed; got text. Encode categories first, with those that are publicly "
-    "known: OrdinalEncoder(categories=[...]), for example"
+    "values must be numeric; got text. Encode categories first, using a publicly known list, for "
+    "example with OrdinalEncoder(categories=[...])"
 )
 _FILL = (
-    "Fill in a public constant, SimpleImputer(strategy='constant', fill_value=0, "
-    "keep_empty_features=True) for example, or make 'missing' a category of its own; a mean "
-    "or a median of the data is not private"
+    "Impute a public constant, for example with SimpleImputer(strategy='constant', fill_value=0, "
+    "keep_empty_features=True), or make 'missing' a separate category; the mean or median of the "
+    "data is not private"
 )
 _NAN = f"Input contains NaN. {_FILL}"
 _SHAPE = r"\([\d, ]*\)"
 
-# Messages of scikit-learn and numpy that are replaced. Patterns match whole messages; the groups in
-# use hold numbers of columns, and names of types, which are public.
+# Messages of scikit-learn and numpy that are replaced. Patterns match whole messages; the groups
+# that are kept contain only numbers of columns and names of types, which are public.
 _REPLACED = {
     r"(Expected 2D array, got (?:1D|scalar) array instead):.*": rf"\1. {_RESHAPE}",
     rf"(Expected 2D input, got input with shape {_SHAPE}\.)\n.*": rf"\1 {_RESHAPE}",
     r"(Expected a 2-dimensional container but got <class '[\w.]+'> instead\.).*": r"\1 Pass a "
-    "DataFrame of one column, or of one row",
+    "DataFrame with one column or one row",
     r"(Unknown label type: [\w-]+)\. Maybe .*": r"\1. A classifier expects discrete classes, not a "
     "regression target with continuous values",
     r"(Classification metrics can't handle a mix of [\w-]+ and [\w-]+ targets)": r"\1; the first "
@@ -49,15 +49,15 @@ _REPLACED = {
     r"(Complex data not supported)\b.*": r"\1; numbers must be real",
     r"(Found unknown categories) .* (in column \d+ during (?:fit|transform))\.?": r"\1 \2; "
     "categories must contain all values that may occur",
-    r"(np\.matrix is not supported\.) .*": r"\1 Convert it by np.asarray",
-    r"setting an array element with a sequence\..*": "rows must have one length, and entries must "
-    "be single values",
+    r"(np\.matrix is not supported\.) .*": r"\1 Convert it with np.asarray",
+    r"setting an array element with a sequence\..*": "rows must have the same length, "
+    "and entries must be scalars",
     r"could not convert string to float.*": _ENCODE,
     r"invalid literal for int\(\).*": _ENCODE,
     r"dtype='numeric' is not compatible with arrays of bytes/strings.*": _ENCODE,
 }
-# Messages of which the first group is shown. The groups hold numbers of rows and columns, and names
-# of columns, types, parameters and estimators, which are public.
+# Messages of which only the first group is shown. The groups contain numbers of rows and columns,
+# and names of columns, types, parameters and estimators, which are public.
 _SHOWN = (
     r"(Found array with dim \d+, while dim <= 2 is required(?: by \w+)?\.)",
     r"(Found array with dim \d+\. \w+ expected <= 2\.)",
@@ -75,7 +75,7 @@ _SHOWN = (
     r"(Sample weights must contain at least one non-zero number\.)",
     r"(Negative values in data passed to [\w` ()]+\.?)",
     r"(Input(?: \w+)? contains infinity or a value too large for dtype\('\w+'\)\.)",
-    # Only names that were passed to a ColumnTransformer.
+    # These show only names that were passed to a ColumnTransformer.
     r"((?:A given column is not a|Some column names are not) columns? of .*)",
     r"(Specifying the columns using strings is only supported for .*)",
     r"(Sparse data was passed(?: for \w+)?, but dense data is required\.) .*",
@@ -89,11 +89,11 @@ _KNOWN_MESSAGES = {
 
 @contextmanager
 def errors_without_data(**given: Any) -> Iterator[None]:
-    """Replace errors that may show data by errors that do not.
+    """Replace errors that may reveal data with errors that do not.
 
-    Errors raised by this package pass. Known errors of scikit-learn and numpy keep the part of
-    their message that shows no data. All other errors become a ValueError or TypeError that only
-    describes the type and shape of the inputs in `given`. The original error is not chained.
+    Errors raised by this package are not changed. Known errors of scikit-learn and numpy keep the
+    part of their message that shows no data. All other errors become a ValueError or TypeError that
+    only describes the type and shape of the inputs in `given`. The original error is not chained.
     """
     try:
         yield
@@ -111,7 +111,7 @@ def errors_without_data(**given: Any) -> Iterator[None]:
 
 
 def is_error(error: BaseException) -> bool:
-    """Return whether this is an error, such as a panic of a Rust library, and not an interrupt."""
+    """Return whether this is an error (including a Rust panic) and not an interrupt."""
     return isinstance(error, Exception) or type(error).__name__ == "PanicException"
 
 
@@ -122,7 +122,7 @@ def is_own_error(error: BaseException) -> bool:
         traceback = traceback.tb_next
     if traceback is None or _package(traceback.tb_frame) != __package__:
         return False
-    # A failing call into numpy has its last frame in this package, too.
+    # If a call to a C function fails, the last Python frame is in this package, too.
     return traceback.tb_frame.f_code.co_code[traceback.tb_lasti] == opmap["RAISE_VARARGS"]
 
 
@@ -132,9 +132,9 @@ def _replacement(error: BaseException, given: dict[str, Any]) -> Exception:
     message = known_message(error)
     if message is not None:
         return kind(message)
-    found = "; ".join(f"{name} is {describe(value)}" for name, value in given.items())
+    inputs = "; ".join(f"{name} is {describe(value)}" for name, value in given.items())
     return kind(
-        f"{' or '.join(given) or 'the data'} cannot be read{': ' * bool(found)}{found}. "
+        f"{' or '.join(given) or 'the data'} cannot be read{': ' * bool(inputs)}{inputs}. "
         f"The reason, a {type(error).__name__}, is not shown because it may contain data"
     )
 
@@ -154,7 +154,7 @@ def known_message(error: BaseException) -> str | None:
 def describe(value: Any) -> str:
     """Return the type, shape and dtype of an object, without its contents."""
     kind = type(value).__name__
-    with suppress(Exception):  # properties of foreign objects may raise anything
+    with suppress(Exception):  # properties of arbitrary objects may raise anything
         shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
         if isinstance(shape, tuple) and all(isinstance(size, Integral) for size in shape):
             # Dtypes of other libraries, such as categorical dtypes, may list values.
@@ -199,8 +199,8 @@ _FILTER = ("ignore", _AnyOtherMessage(), Warning, None, 0)
 def suppress_other_warnings(enabled: bool = True) -> Iterator[None]:
     """Drop warnings of other libraries, which may depend on a single record.
 
-    Warnings of this package, issued by `warn`, depend only on public facts and pass. The filters
-    of the user and of other threads are not changed.
+    Warnings of this package, issued by `warn`, depend only on public facts and are still shown. The
+    user's filters stay in place, and warnings in other threads are not affected.
     """
     if not enabled:
         yield
@@ -214,7 +214,7 @@ def suppress_other_warnings(enabled: bool = True) -> Iterator[None]:
         yield
     finally:
         _IN_PRIVATE_FIT.reset(token)
-        with suppress(ValueError):  # the filters were reset meanwhile
+        with suppress(ValueError):  # the filters were reset in the meantime
             filters.remove(_FILTER)
 
 
@@ -223,18 +223,18 @@ def _package(frame: FrameType) -> str:
 
 
 def describe_not_covered(not_covered: Sequence[str]) -> str:
-    """Return the end of a sentence that states a guarantee: what it does not cover."""
-    exceptions = ""
+    """Return text to append to a guarantee that states what the guarantee does not cover."""
+    text = ""
     from_data = [name for name in not_covered if name != "random_state"]
     if from_data:
-        exceptions += f"; not covered: {', '.join(from_data)}, taken from the data"
+        text += f"; not covered: {', '.join(from_data)}, taken from the data"
     if "random_state" in not_covered:
-        exceptions += "; random_state was given, and anyone who knows it can remove the noise"
-    return exceptions
+        text += "; random_state was given, and anyone who knows it can remove the noise"
+    return text
 
 
 def plural(number: int, noun: str) -> str:
-    """Return a number with its noun in singular or plural."""
+    """Return a number followed by its noun in the singular or plural."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

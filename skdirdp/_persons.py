@@ -2,7 +2,7 @@
 
 Of each person at most `max_rows` records are counted: the first ones, in the order of that person's
 records. So adding or removing a person changes no contribution of others. Without ids the bound is
-assumed to hold. Ids are whole numbers or strings. The number 12, the float 12.0 and the text "12"
+assumed to hold. Ids are whole numbers or strings. The number 12, the float 12.0 and the string "12"
 are the same id; "012" is another id. Other objects, and floats that may be rounded, raise an error.
 """
 
@@ -184,10 +184,10 @@ def select_by_key(
 
 
 def check_person(schema: Schema, groups: Any, max_rows: int) -> None:
-    """Refuse ids and bounds that contradict the key of the persons in a schema."""
+    """Raise an error if ids or bounds contradict the person key of a schema."""
     if groups is not None:
         raise ValueError(
-            f"groups must not be given: the schema names the key of the persons, {schema.person!r}"
+            f"groups must not be given: the schema declares the person key {schema.person!r}"
         )
     if max_rows not in (1, schema.max_rows):
         raise ValueError(
@@ -202,6 +202,6 @@ def number_persons(ids: np.ndarray | list) -> tuple[np.ndarray, list]:
         distinct, codes = np.unique(ids, return_inverse=True)
         return codes, distinct.tolist()
     numbers: dict[Hashable, int] = {}
-    found = (numbers.setdefault(value, len(numbers)) for value in ids)
-    codes = np.fromiter(found, np.intp, len(ids))
+    positions = (numbers.setdefault(value, len(numbers)) for value in ids)
+    codes = np.fromiter(positions, np.intp, len(ids))
     return codes, list(numbers)

@@ -1,6 +1,6 @@
-"""Private names of scikit-learn, and differences between its versions.
+"""Private imports from scikit-learn, and compatibility with its versions.
 
-The rest of the package imports them from here.
+The rest of the package imports these names from here.
 """
 
 from collections.abc import Sequence
@@ -44,11 +44,11 @@ def validate_records(
 ) -> Any:
     """Call scikit-learn's `validate_data`, without checks that cannot fail for plain arrays.
 
-    The checks of dimensions, dtypes and lengths, and of finite values in y, take as long as to
-    count a few hundred records. They are skipped for arrays X with one of `unchecked_dtypes`, for
-    which the checks neither convert nor inspect X. Errors show no data.
+    The checks of dimensions, dtypes and lengths, and of finite values in y, take as long as
+    counting a few hundred records. They are skipped for arrays X with one of `unchecked_dtypes`,
+    for which the checks neither convert nor inspect X. Error messages contain no data.
     """
-    is_valid = (
+    skip_checks = (
         type(X) is type(y) is np.ndarray
         and (X.ndim, y.ndim) == (2, 1)
         and len(X) == len(y)
@@ -57,13 +57,13 @@ def validate_records(
         and y.dtype.kind in "biu"
     )
     with errors_without_data(X=X, y=y):
-        if is_valid:
+        if skip_checks:
             return validate_data(estimator, X, y, reset=reset, skip_check_array=True)
         return validate_data(estimator, as_numbers(X), as_labels(y), reset=reset, **checks)
 
 
 def take_records(X: Any, positions: np.ndarray) -> Any:
-    """Return the records at some positions, in the same kind of container."""
+    """Return the records at the given positions, in the same kind of container."""
     # scikit-learn 1.6 rejects Arrow tables, and 1.9 rejects record batches.
     if type(X).__module__.partition(".")[0] == "pyarrow":
         return X.take(positions)
@@ -73,9 +73,9 @@ def take_records(X: Any, positions: np.ndarray) -> Any:
 def _check_sample_weight(
     sample_weight: Any, X: Any, *, is_part: bool = False, **options: Any
 ) -> np.ndarray:
-    """Return validated sample weights, at least one of them positive unless `is_part`."""
+    """Return validated sample weights. Unless `is_part`, at least one must be positive."""
     # scikit-learn 1.6 accepts weights that are all 0, and 1.9 does not.
-    if hasattr(sample_weight, "to_pylist"):  # numpy misreads dictionary arrays of PyArrow
+    if hasattr(sample_weight, "to_pylist"):  # numpy misreads PyArrow dictionary arrays
         sample_weight = list_cells(sample_weight)
     check = validation._check_sample_weight
     if is_part and "allow_all_zero_weights" in signature(check).parameters:

@@ -1,6 +1,6 @@
 """Checks of parameters, with errors that name the parameter, its limit and its value.
 
-Values that may hold data, or that are as many as the records, are described and not printed.
+Values that may contain data, or one value per record, are described and not printed.
 """
 
 import math
@@ -101,7 +101,12 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_array(
-    name: str, values: Any, *, above: float | None = None, at_least: float | None = None
+    name: str,
+    values: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
 ) -> np.ndarray:
     """Return values as an array of floats; infinity is allowed within the limits, NaN is not."""
     try:
@@ -111,6 +116,7 @@ def check_array(
     for is_valid, relation, limit in (
         (above is None or values > above, "greater than", above),
         (at_least is None or values >= at_least, "at least", at_least),
+        (at_most is None or values <= at_most, "at most", at_most),
     ):
         if not np.all(is_valid):
             wrong = values[~is_valid].flat[0]
@@ -135,7 +141,7 @@ def check_counts(counts: Any) -> np.ndarray:
     """Return a table of counts as floats, all finite and at least 0."""
     counts = check_real_array("counts", counts)
     if counts.ndim == 0 or counts.size == 0:
-        raise ValueError(f"counts must hold at least one cell; got shape {counts.shape}")
+        raise ValueError(f"counts must contain at least one cell; got shape {counts.shape}")
     if not np.isfinite(counts.sum()) and not np.all(np.isfinite(counts)):
         raise ValueError("counts must be finite; got a nan or an infinite entry")
     if counts.min() < 0:
@@ -199,7 +205,7 @@ def check_cells(
 
 
 def are_hashable(values: Iterable) -> bool:
-    """Return whether all values can be hashed; a tuple that holds a list cannot."""
+    """Return whether all values can be hashed; a tuple that contains a list cannot."""
     try:
         return all(hash(value) is not None for value in values)
     except TypeError:
@@ -218,11 +224,11 @@ def check_classes(classes: Any, class_prior: Any = None) -> np.ndarray:
             raise ValueError(f"classes must be one label or more; got {describe(classes)}")
         if labels.dtype.kind not in "biufUOT":
             raise TypeError(f"classes must be numbers or strings; got dtype {labels.dtype.name}")
-        is_object = labels.dtype.kind == "O"  # only these can hold None
+        is_object = labels.dtype.kind == "O"  # only these can contain None
         if np.any(labels != labels) or (
             is_object and any(plain_value(label) is np.nan for label in labels)
         ):
-            raise ValueError("classes must hold no missing value; some are nan or None")
+            raise ValueError("classes must contain no missing values; some are NaN or None")
         labels = to_common_dtype("classes", as_labels(classes))
         distinct = np.unique(labels)
     if class_prior is not None and not np.array_equal(distinct, labels):
@@ -295,7 +301,7 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
         return codes
     hint = ""
     kind: str = y.dtype.kind
-    if kind == "O":  # an array of texts would need memory for the longest text in each row
+    if kind == "O":  # an array of strings would need memory for the longest string in each row
         kinds = set(map(type, y.flat))
         known = {int: "i", float: "f", bool: "b", str: "U"}
         kind = known.get(kinds.pop(), "O") if len(kinds) == 1 else "O"
@@ -308,6 +314,6 @@ def encode_labels(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
     elif kind != "O" and (kind in "biuf") != (classes.dtype.kind in "biuf"):
         hint = " They are of another type."
     raise ValueError(
-        f"y must hold only labels that are in classes; some are not.{hint} Declare them, or "
+        f"y must contain only labels that are in classes; some are not.{hint} Declare them, or "
         "map them to one of the classes before fit"
     )

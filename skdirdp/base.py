@@ -22,7 +22,8 @@ from ._persons import MOST_ROWS, RECORD, CountedRows, Unit, check_person
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_integer, check_real
-from .accounting import Composition
+from .accounting import Composition, NoPrivacy
+from .accounting.attacks import AttackBounds, Profile
 from .accounting.composition import PrivacyCurves
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
@@ -32,6 +33,7 @@ from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
 from .mechanisms.tables import CountTable
+from .reporting.exports import card_sections, registry_entry
 from .reporting.pages import model_card, model_page, write
 from .reporting.statements import Claim, model_statement
 
@@ -40,7 +42,7 @@ Unit.__module__ = __name__
 
 
 @dataclass(frozen=True)
-class PrivacyReport:
+class PrivacyReport(AttackBounds):
     """Privacy guarantee of a fit, and the mechanisms that provide it.
 
     Every private estimator has one after `fit`, as `privacy_`.
@@ -77,6 +79,8 @@ class PrivacyReport:
     (2.0, 1e-05, 'replace')
     >>> bool(model.privacy_.composition().epsilon(1e-5) <= 2.0)
     True
+    >>> bool(model.privacy_.true_positive_rate(0.01) < 0.04)
+    True
     """
 
     epsilon: float
@@ -99,22 +103,16 @@ class PrivacyReport:
         return self.mechanisms[-1][0] if self.mechanisms else None
 
     def composition(self) -> Composition:
-        """Return the composition of all releases.
-
-        Returns
-        -------
-        Composition
-        """
+        """Return the composition of all releases."""
         return Composition(self.mechanisms)
 
-    def statement(self) -> str:
-        """Return the guarantee as a text to publish with the model (docs/statement.md).
+    def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
+        released = self.composition() if np.isfinite(self.epsilon) else NoPrivacy()
+        return released._profiles()
 
-        Returns
-        -------
-        str
-        """
-        return model_statement(self._claim(), self.not_covered, self.n_records)
+    def statement(self) -> str:
+        """Return the guarantee as a string to publish with the model (docs/statement.md)."""
+        return model_statement(self._claim(), self.not_covered, self.n_records, self)
 
     def report(self, path: "str | PathLike[str]") -> str:
         """Write a page about the guarantee of the fit, as one HTML file.
@@ -131,8 +129,35 @@ class PrivacyReport:
         """
         # The report of a pipeline has those of its steps.
         steps = [(name, step.mechanisms) for name, step in getattr(self, "steps", ())]
-        page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
+        page = model_page(self, self._claim(), steps)
         return write(path, page)
+
+    def registry_entry(self, name: str | None = None) -> dict[str, Any]:
+        """Return an entry in the shape of the Differential Privacy Deployments Registry.
+
+        Parameters
+        ----------
+        name : str, default=None
+            Name of the published product.
+
+        Returns
+        -------
+        dict
+            Values for JSON or YAML. Fields that only the curator knows are None.
+        """
+        means = self._describe_releases()
+        claim, leaks = self._claim(), self.not_covered
+        return registry_entry(claim, mechanisms=means, attacks=self, name=name, not_covered=leaks)
+
+    def card_sections(self) -> dict[str, str]:
+        """Return sections for a model card, as for ``skops.card.Card.add``.
+
+        Returns
+        -------
+        dict of str
+            Markdown by title.
+        """
+        return card_sections(self._claim(), self.statement(), self, self.not_covered)
 
     def _claim(self) -> Claim:
         return Claim(self.epsilon, self.delta, self.order, self.adjacency, self.unit)
@@ -149,10 +174,10 @@ class PrivacyReport:
         if self.order is not None:
             terms, kind = (self.order, self.epsilon), f"Renyi {kind}"
         guarantee = f"({', '.join(map(format_exact, terms))})-{kind}"
-        statement = f"{guarantee} against {change} {self.unit}; {self._means()}"
+        statement = f"{guarantee} against {change} {self.unit}; {self._describe_releases()}"
         return statement + describe_not_covered(self.not_covered)
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         """Return the releases and their mechanisms as text."""
         if not self.mechanisms:
             return "nothing was released"
@@ -222,12 +247,13 @@ class PrivateEstimator(BaseEstimator):
         self, spent: PrivacyCurves, releases: int = 1, unit: Unit = RECORD
     ) -> np.random.Generator | None:
         """Charge the accountant, and return the generator of the noise, None without noise."""
-        if ReleaseContext.current() is not None:
+        context = ReleaseContext.current()
+        if context is not None:
             raise TypeError(
-                f"{type(self).__name__} cannot be a step of a PrivatePipeline: its noise cannot be "
-                "calibrated with that of other steps. Fit it by itself"
+                f"{type(self).__name__} cannot be {context.role}: its noise cannot be calibrated "
+                "with that of other steps or parties. Fit it by itself"
             )
-        # An unsupported platform or an invalid seed is refused before the charge.
+        # An unsupported platform or an invalid seed raises an error before the charge.
         generator = None
         if self._is_private:
             check_platform()
@@ -308,8 +334,8 @@ class ReleasePlan:
         leaks: Sequence[str] = (),
     ):
         self.estimator = estimator
-        self.unit = rows.unit
-        is_public = context.budget.publishes_size(self.unit) and not rows.by_schema
+        self.unit = context.protected_unit(rows.unit)
+        is_public = context.publishes_size(self.unit) and not rows.by_schema
         self.n_records = rows.n_rows if is_public else None
         self.leaks = tuple(leaks)
         if self.unit.is_person:
@@ -324,11 +350,12 @@ class ReleasePlan:
 
     def take_mechanisms(self, mechanisms: Sequence[Mechanism]) -> None:
         """Use these mechanisms, and check that they can release the tables."""
-        self._requests = [
+        #: Counts and mechanisms of the tables with noise.
+        self.requests = [
             Request(mechanism, counts, table.contribution.grid, table.postprocess)
             for mechanism, (table, counts) in zip(mechanisms, self._noisy, strict=True)
         ]
-        Mechanism.check_all(self._requests)
+        Mechanism.check_all(self.requests)
         self.mechanisms = tuple(mechanisms)
         #: All mechanisms as one charge; None if nothing is released.
         self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
@@ -339,8 +366,13 @@ class ReleasePlan:
 
     def draw(self, generator: np.random.Generator | None) -> list[Release]:
         """Draw the tables, after they were charged."""
-        drawn = Mechanism.draw_all(self._requests, generator)
-        releases = map(Release, drawn, self.mechanisms)
+        return self.as_releases(Mechanism.draw_all(self.requests, generator), self.mechanisms)
+
+    def as_releases(
+        self, drawn: Sequence[np.ndarray], mechanisms: Sequence[Mechanism]
+    ) -> list[Release]:
+        """Return all tables, from those with noise as they were drawn by these mechanisms."""
+        releases = map(Release, drawn, mechanisms)
         return [
             next(releases) if table.n_categories > 1 else Release(np.ones(counts.shape), None)
             for table, counts in self._tables
@@ -355,8 +387,14 @@ class ReleaseContext:
     """Context in which a fit releases its tables; this base class is a plain fit.
 
     A plain fit calibrates its tables to the estimator's own budget and charges its accountant.
-    `skdirdp.pipeline` has the contexts of a pipeline's two passes.
+    `skdirdp.pipeline` has the contexts of a pipeline's two passes, and `skdirdp.federated` those
+    of a party and of a server.
     """
+
+    #: Whether an estimator is fitted more than once.
+    in_pipeline: ClassVar[bool] = False
+    #: Place of an estimator in the fit, for errors.
+    role: ClassVar[str] = "a step of a PrivatePipeline"
 
     def __init__(self, budget: Budget):
         self.budget = budget
@@ -377,6 +415,14 @@ class ReleaseContext:
             yield
         finally:
             _CURRENT.reset(token)
+
+    def protected_unit(self, unit: Unit) -> Unit:
+        """Return the unit of privacy, given that of the counted rows."""
+        return unit
+
+    def publishes_size(self, unit: Unit) -> bool:
+        """Whether the number of records is public."""
+        return self.budget.publishes_size(unit)
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         """Return a mechanism for each of `plan.tables`."""
@@ -437,7 +483,7 @@ class CountingEstimator(PrivateEstimator):
         return self._release_context().known.get(name)
 
     def _declared_columns(self, found: int) -> int:
-        """Return the number of columns to calibrate for: as declared before, or as found."""
+        """Return the number of columns that the noise is calibrated for: declared or found."""
         declared = self._declared("n_columns")
         if declared is None:
             return found
@@ -448,6 +494,12 @@ class CountingEstimator(PrivateEstimator):
             )
         return declared
 
+    def _set_feature_names(self, names: Sequence[Any]) -> None:
+        """Set the number of features, and their names if all are strings."""
+        self.n_features_in_ = len(names)
+        if self.n_features_in_ and all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(list(names), dtype=object)
+
     def _for_workers(self) -> Any:
         """Return a copy that counts or scores, without the accountant and the seed."""
         copy = object.__new__(type(self))
@@ -455,8 +507,8 @@ class CountingEstimator(PrivateEstimator):
         return copy
 
     def _check_declared(self, kind: str, missing: Sequence[str]) -> None:
-        """Refuse a table out of memory if public parameters would be taken from it."""
-        if ReleaseContext.current() is not None:
+        """Raise an error if public parameters would be taken from a table that is not in memory."""
+        if self._release_context().in_pipeline:
             raise TypeError(
                 f"X must be in memory in a PrivatePipeline, which fits its steps twice; got {kind}"
             )
@@ -480,7 +532,7 @@ class CountingEstimator(PrivateEstimator):
         return {}
 
     def _public_n_samples(self, selection: CountedRows, budget: Budget) -> tuple[float, list[str]]:
-        """Return the number of records to calibrate for, and the parameters that it leaks."""
+        """Return the number of records for the calibration, and the parameters that it leaks."""
         if self.n_samples is not None:
             return float(self.n_samples), []
         # With a schema, the records of a person may have no id, and then are not counted.

@@ -1,13 +1,18 @@
 """Warnings and errors of the package."""
 
-__all__ = ["BudgetExceededError", "PrivacyLeakWarning"]
+__all__ = [
+    "BudgetExceededError",
+    "ContractError",
+    "DuplicateChargeError",
+    "PrivacyLeakWarning",
+]
 
 
 class PrivacyLeakWarning(UserWarning):
     """Warning about a result that the privacy guarantee does not cover.
 
-    It is issued if a public parameter is missing and is taken from the data instead, and if
-    noise is drawn from a given seed.
+    It is issued if a public parameter is missing and is taken from the data instead, or if the
+    noise is seeded with `random_state`.
 
     Examples
     --------
@@ -26,7 +31,7 @@ class PrivacyLeakWarning(UserWarning):
 
 
 class BudgetExceededError(RuntimeError):
-    """Error for a charge that exceeds the accountant's limit; nothing is charged or released.
+    """Raised if a charge would exceed the accountant's limit; nothing is charged or released.
 
     Examples
     --------
@@ -38,4 +43,43 @@ class BudgetExceededError(RuntimeError):
     ... except BudgetExceededError:
     ...     print(len(accountant), "charges")
     0 charges
+    """
+
+
+class DuplicateChargeError(ValueError):
+    """Error for a charge whose key belongs to another charge; nothing is charged.
+
+    Examples
+    --------
+    >>> from skdirdp import PrivacyAccountant
+    >>> from skdirdp.exceptions import DuplicateChargeError
+    >>> from skdirdp.mechanisms import DirichletMechanism
+    >>> accountant = PrivacyAccountant(epsilon=1.0)
+    >>> accountant.charge(DirichletMechanism(0.1, 5.0), key="first table")
+    >>> try:
+    ...     accountant.charge(DirichletMechanism(0.2, 5.0), key="first table")
+    ... except DuplicateChargeError:
+    ...     print(len(accountant), "charge")
+    1 charge
+    """
+
+
+class ContractError(ValueError):
+    """Error for a party or a message that does not fit the contract of a federated round.
+
+    Examples
+    --------
+    >>> from skdirdp import DirichletCategoricalNB
+    >>> from skdirdp.exceptions import ContractError
+    >>> from skdirdp.federated import FederatedRound
+    >>> def hospital(epsilon):
+    ...     model = DirichletCategoricalNB(
+    ...         classes=[0, 1], n_categories=2, n_samples=1000, epsilon=epsilon
+    ...     )
+    ...     return FederatedRound(model, {"X": [[0]], "y": [0]}, round_id="1", n_parties=2)
+    >>> try:
+    ...     hospital(1.0).check_offer(hospital(2.0).contract)
+    ... except ContractError as error:
+    ...     print("parameters.epsilon is 1.0 here and 2.0 on the other side" in str(error))
+    True
     """

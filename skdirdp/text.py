@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 from ._contributions import count_names
+from ._docs import shared_docs
 from ._messages import errors_without_data, warn
 from ._persons import CountedRows, select_rows
 from ._sklearn_compat import Interval, _fit_context
@@ -21,6 +22,7 @@ from .schema import UNKNOWN, rebuild, type_and_value
 _NO_WORD = ""
 
 
+@shared_docs
 class PrivateCountVectorizer(CountingEstimator, CountVectorizer):
     """Count vectorizer that learns its vocabulary privately.
 
@@ -42,27 +44,11 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     max_features : int, default=10000
         Largest vocabulary; the words with the largest noisy counts are kept. In a
         `PrivatePipeline` it is the public number of columns of the next step.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
+    {epsilon, delta, adjacency}
     n_samples : float, default=None
         Public number of records, used if `max_df` or `min_df` is a fraction. If None, the
         actual number is used, which is public only under replacement.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {max_rows, accountant, label, random_state}
 
     Attributes
     ----------
@@ -75,8 +61,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         Noisy count that a word needs. It depends on the budget alone.
     fixed_vocabulary_ : bool
         Whether the vocabulary was given.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
+    {privacy_}
 
     Examples
     --------
@@ -178,8 +163,9 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
             Depends on `input`.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
-            Person of each record, as whole numbers or strings. Only the first `max_rows`
-            records of each person are counted. If None, no person has more.
+            Person of each record, as whole numbers or strings. Only the first `max_rows` records of
+            each person are counted. If None, each person is assumed to have at most `max_rows`
+            records.
 
         Returns
         -------
@@ -225,10 +211,10 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         """Return the sorted words, and the exact number of records with each."""
         other_words: dict[tuple, Any] = {}
         keys = (_word_keys(words, other_words) for words in map(self.build_analyzer(), documents))
-        found = count_names(keys, int(self.max_words))
-        order = sorted(found, key=lambda key: key if key in other_words else type_and_value(key))
+        counter = count_names(keys, int(self.max_words))
+        order = sorted(counter, key=lambda key: key if key in other_words else type_and_value(key))
         # An additional count without a word, so that the table is never empty.
-        counts = np.array([[0, *(found[key] for key in order)]], dtype=float)
+        counts = np.array([[0, *(counter[key] for key in order)]], dtype=float)
         return [other_words.get(key, key) for key in order], counts
 
     def fit_transform(self, raw_documents: Iterable[Any], y: Any = None, groups: Any = None) -> Any:
@@ -255,10 +241,6 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         Parameters
         ----------
         doc : str, bytes, file name or file
-
-        Returns
-        -------
-        str
         """
         if self.input != "file":
             return super().decode(doc)
@@ -320,8 +302,8 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
 
 def _word_keys(words: Iterable[Any], other_words: dict[tuple, Any]) -> list[Any]:
     """Return the keys by which the words of a record are counted."""
-    # The key of another word than a text is its type and value, and the rebuilt word is stored in
-    # `other_words`. A word that cannot be rebuilt is not counted.
+    # The key of a word that is not a string is its type and value, and the rebuilt word is stored
+    # in `other_words`. A word that cannot be rebuilt is not counted.
     words = list(words)
     if {str}.issuperset(map(type, words)):
         return words

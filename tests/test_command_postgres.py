@@ -62,18 +62,18 @@ def test_every_action_works_on_a_ledger_of_a_database(address, folder, capsys):
         assert json.loads(capsys.readouterr().out)["new"] == new
 
 
-def test_no_ledger_is_made_by_looking_for_it(address, folder, capsys):
+def test_no_command_creates_a_missing_ledger(address, folder, capsys):
     name = uuid4().hex
     for action in ("show", "total", "verify", "export", "report"):
-        told = complaint(capsys, DAMAGED, action, address, "--name", name)
-        assert "there is no ledger" in told
+        captured = complaint(capsys, DAMAGED, action, address, "--name", name)
+        assert "there is no ledger" in captured
     assert run("create", address, "--name", name) == DONE
 
 
 def test_a_ledger_of_the_same_name_is_left_as_it_is(address, folder, capsys):
     name = made(address, epsilon="1")
-    told = complaint(capsys, REFUSED, "create", address, "--name", name, "--epsilon", "9")
-    assert "already" in told
+    captured = complaint(capsys, REFUSED, "create", address, "--name", name, "--epsilon", "9")
+    assert "already" in captured
     assert PrivacyAccountant(path=address, name=name).epsilon == 1.0
 
 
@@ -89,10 +89,10 @@ def test_wrong_addresses_are_one_line_without_the_password(action, address, fold
     ):
         capsys.readouterr()
         assert run(action, wrong) in (REFUSED, DAMAGED)
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert told.err.count("\n") == 1, told.err
-        assert "s3kret" not in told.err
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.count("\n") == 1, captured.err
+        assert "s3kret" not in captured.err
 
 
 def execute_in(database, server, statement):
@@ -112,9 +112,9 @@ def test_a_wrong_password_is_one_line(action, server, folder, capsys):
         server.sql("CREATE ROLE careful LOGIN PASSWORD 'right'")
         rules.write_text("local all careful scram-sha-256\n" + rules.read_text())
         server.sql("SELECT pg_reload_conf()")
-    told = complaint(capsys, DAMAGED, action, server.url_of("careful", "s3kret"))
-    assert "password authentication failed" in told
-    assert "s3kret" not in told
+    captured = complaint(capsys, DAMAGED, action, server.url_of("careful", "s3kret"))
+    assert "password authentication failed" in captured
+    assert "s3kret" not in captured
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -122,9 +122,9 @@ def test_a_database_that_is_something_else_is_one_line(action, server, folder, c
     shop = f"shop_{action}"
     server.sql(f"CREATE DATABASE {shop}")
     execute_in(shop, server, "CREATE SCHEMA skdirdp; CREATE TABLE skdirdp.charges (amount int)")
-    told = complaint(capsys, DAMAGED, action, server.url_of("postgres", "s3kret", shop))
-    assert "belongs to other software" in told
-    assert "s3kret" not in told
+    captured = complaint(capsys, DAMAGED, action, server.url_of("postgres", "s3kret", shop))
+    assert "belongs to other software" in captured
+    assert "s3kret" not in captured
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -134,12 +134,12 @@ def test_a_newer_layout_is_one_line(action, server, folder, capsys):
     url = server.url_of("postgres", "s3kret", newer)
     PrivacyAccountant(path=url)
     execute_in(newer, server, "UPDATE skdirdp.layout SET version = 3")
-    told = complaint(capsys, DAMAGED, action, url)
-    assert "has version 3" in told
-    assert "s3kret" not in told
+    captured = complaint(capsys, DAMAGED, action, url)
+    assert "has version 3" in captured
+    assert "s3kret" not in captured
 
 
-def test_a_password_of_the_environment_is_not_told(address, folder, capsys, monkeypatch):
+def test_a_password_of_the_environment_is_not_shown(address, folder, capsys, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "s3kret")
     assert os.environ["PGPASSWORD"] not in complaint(
         capsys, DAMAGED, "show", address, "--name", "x"

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import warnings
 from pathlib import Path
 
@@ -32,7 +33,13 @@ OWN_TEXTS = {
     "mechanism": {skdirdp.PrivateDirichletPosterior},
     "calibration": {skdirdp.PrivateDirichletPosterior},
     # The noise of a vocabulary does not depend on the number of records; fractions do.
-    "n_samples": {skdirdp.PrivateCountVectorizer},
+    # Without it, the classifier estimates the number of records within its budget. The noise of a
+    # crosstab depends on it only through the choice of the mechanism.
+    "n_samples": {
+        skdirdp.PrivateCountVectorizer,
+        skdirdp.PrivateCrosstab,
+        skdirdp.PrivateTableClassifier,
+    },
     # Histograms and networks with learnt structure are post-processed by other methods.
     "postprocess": {skdirdp.DirichletHistogramTransformer, skdirdp.PrivateBayesNet},
 }
@@ -44,6 +51,11 @@ def test_no_docstring_starts_with_a_question_word(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, documented) and (text := ast.get_docstring(node)):
             assert text.split()[0] not in {"What", "How", "Where", "Who", "Those"}, text
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: each.__name__)
+def test_shared_texts_replace_all_placeholders(estimator):
+    assert not re.search(r"^ *\{[\w, ]+\}$", estimator.__doc__, re.MULTILINE)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda each: each.__name__)

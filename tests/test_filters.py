@@ -58,6 +58,14 @@ def randomised_response(epsilon):
     return lambda loss: np.where(loss < -epsilon, 0.0, np.where(loss < epsilon, low, 1.0))
 
 
+def share_of(budget, counts):
+    """Return the share of a budget that releases use."""
+    used = {}
+    for kind, number in counts.items():
+        used = budget.add(used, kind, number)
+    return budget.share_of(used)
+
+
 def of_mechanism(kind):
     """The distribution function of the loss of one release, and how likely all is revealed."""
     match kind:
@@ -209,7 +217,7 @@ def test_a_filter_that_is_a_tenth_too_generous_is_caught(first):
     pool = spending.budgets["replace"][0]
 
     def admits(counts):
-        return pool.share(drop_zeros(counts)) <= Fraction(6, 5)
+        return share_of(pool, drop_zeros(counts)) <= Fraction(6, 5)
 
     assert strongest_adversary((KINDS[first],), admits, epsilon, 60, first=0) > TOLERANCE * delta
 
@@ -255,11 +263,11 @@ def test_gaussian_noise_of_any_size_shares_one_variance():
     (pool, _) = spending.budgets["replace"]
     copies = pool.number
     # A deviation half as large is four times the variance.
-    assert pool.share({GaussianMechanism(sigma=50.0): copies // 4}) <= 1
-    assert pool.share({GaussianMechanism(sigma=50.0): copies // 4 + 1}) > 1
-    assert pool.share({first: copies - 4, GaussianMechanism(sigma=50.0): 1}) == 1
-    assert pool.share({first: copies - 3, GaussianMechanism(sigma=50.0): 1}) > 1
-    assert pool.share({first: 1, PureDP(1e-9): 1}) > 1
+    assert share_of(pool, {GaussianMechanism(sigma=50.0): copies // 4}) <= 1
+    assert share_of(pool, {GaussianMechanism(sigma=50.0): copies // 4 + 1}) > 1
+    assert share_of(pool, {first: copies - 4, GaussianMechanism(sigma=50.0): 1}) == 1
+    assert share_of(pool, {first: copies - 3, GaussianMechanism(sigma=50.0): 1}) > 1
+    assert share_of(pool, {first: 1, PureDP(1e-9): 1}) > 1
 
 
 def test_a_renyi_budget_admits_releases_without_pairs():
@@ -272,7 +280,7 @@ def test_a_renyi_budget_admits_releases_without_pairs():
     ):
         assert spending.admits({GaussianMechanism(sigma=40.0): 1, kind: 3})
         number = int(renyi.divergence / Fraction(float(kind.rdp(renyi.order))))
-        assert renyi.share({kind: number}) <= 1 < renyi.share({kind: number + 1})
+        assert share_of(renyi, {kind: number}) <= 1 < share_of(renyi, {kind: number + 1})
     # Of a smaller order nothing is known at this one.
     assert not spending.admits({RenyiDP(3.0, 1e-9): 1})
 
@@ -298,7 +306,7 @@ def test_failures_use_their_own_share_of_delta():
     assert not spending.admits({GAUSSIAN: 1, each: number + 1})
 
 
-def test_all_budgets_together_keep_within_the_limit():
+def test_all_budgets_together_are_within_the_limit():
     for kind in (*KINDS, ZeroConcentratedDP(0.004), JointMechanism(((GAUSSIAN, 1), (HEAVY, 2)))):
         for epsilon, delta in ((1.0, 1e-5), (3.0, 1e-6), (0.7, 1e-2)):
             spending = PrivacyFilter(kind, 1, epsilon, delta)
@@ -309,7 +317,7 @@ def test_all_budgets_together_keep_within_the_limit():
             assert spending.delta(spending.epsilon(delta * 2)) <= 2 * delta * (1 + 1e-9)
 
 
-# What is admitted ------------------------------------------------------------------
+# Admission --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [1, 2, 7, 19])
@@ -359,7 +367,7 @@ def test_a_first_charge_may_take_the_whole_limit(whole):
         PureDP(0.05),
     ],
 )
-def test_a_kind_that_is_repeated_keeps_95_percent(kind, limit):
+def test_a_repeated_kind_gets_95_percent(kind, limit):
     exact = filters._copies_within(kind, 1, *limit)
     assert Composition([(kind, exact)]).delta(limit[0]) <= limit[1]
     assert Composition([(kind, exact + 1 + exact // 1000)]).delta(limit[0]) > limit[1]
@@ -368,13 +376,13 @@ def test_a_kind_that_is_repeated_keeps_95_percent(kind, limit):
     assert not spending.admits({kind: exact + 1 + exact // 1000})
 
 
-def test_mixed_spending_keeps_three_quarters():
+def test_mixed_charges_get_three_quarters():
     kinds = [
         GaussianMechanism(sigma=160.0),
         DirichletMechanism(r=0.02, alpha=32.0),
         DirichletMechanism(r=0.1, alpha=120.0),
     ]
-    # What exact composition admits of each, and not one more.
+    # The number that exact composition admits of each kind.
     for epsilon, delta, exact in ((1.0, 1e-5, 265), (3.0, 1e-6, 1549)):
         deltas = [
             Composition([(kind, number) for kind in kinds]).delta(epsilon)
@@ -398,7 +406,7 @@ def test_copies_are_for_one_kind_whose_renyi_curve_implies_more_than_its_pairs()
     spending = PrivacyFilter(kind, 1, Composition([(kind, 1)]).epsilon(1e-5), 1e-5)
     main = spending.budgets["replace"][0]
     if isinstance(main, Copies):
-        assert main.share({kind: 1, PureDP(1e-9): 1}) > 1
+        assert share_of(main, {kind: 1, PureDP(1e-9): 1}) > 1
     assert spending.admits({kind: 1})
     assert not spending.admits({kind: 2})
 
@@ -428,8 +436,8 @@ def test_copies_are_for_one_kind_whose_renyi_curve_implies_more_than_its_pairs()
 def test_a_first_charge_decides_the_same_filter_in_every_version(
     first, direction, number, order, divergence, failure
 ):
-    # A ledger holds its first charge and not the filter: what was admitted by one filter is
-    # covered by no other. Whoever changes these numbers has to store which filter a ledger has.
+    # A ledger stores its first charge and not the filter: charges admitted by one filter are
+    # not covered by another. If these numbers change, ledgers must store their filter.
     main, other = PrivacyFilter(*first, 1.0, 1e-5).budgets[direction]
     assert main.number == number
     assert other.order == pytest.approx(order, rel=1e-12)

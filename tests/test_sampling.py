@@ -3,7 +3,7 @@
 import hashlib
 from fractions import Fraction
 from itertools import product
-from math import comb
+from math import comb, factorial
 
 import mpmath
 import numpy as np
@@ -14,6 +14,7 @@ from randomgen import AESCounter
 from scipy import stats
 
 from skdirdp.mechanisms.sampling import bernoulli, bits, check_platform, gamma
+from skdirdp.mechanisms.sampling import negative_binomial as nb
 from skdirdp.mechanisms.sampling.bits import BitStream
 from skdirdp.mechanisms.sampling.distributions import (
     Normals,
@@ -32,6 +33,7 @@ from skdirdp.mechanisms.sampling.grids import (
     round_down,
     round_up,
 )
+from skdirdp.mechanisms.sampling.negative_binomial import negative_binomial
 
 PLACES = 20
 # Seeds are fixed. A correct sampler would fail a test for one seed in a thousand.
@@ -88,6 +90,18 @@ KINDS = {
         spread_shapes(2e4, 1e9, 5000), PLACES, stream, _margin=margin
     ),
     "choice": lambda stream, margin: choose(-np.arange(50.0), 2000, stream, _margin=margin),
+    "negative binomial": lambda stream, margin: negative_binomial(
+        spread_shapes(1.0, 1e9, 1500), PLACES, 1024, stream, _margin=margin
+    ),
+    "negative binomial, small ratio": lambda stream, margin: negative_binomial(
+        spread_shapes(1.0, 1e4, 1000), PLACES, 1, stream, _margin=margin
+    ),
+    "negative binomial, shapes below 1": lambda stream, margin: negative_binomial(
+        spread_shapes(1e-6, 1.0, 1000), PLACES, 4096, stream, _margin=margin
+    ),
+    "negative binomial, tiny shapes": lambda stream, margin: negative_binomial(
+        spread_shapes(1e-12, 1e-6, 300, 44), 44, 3, stream, _margin=margin
+    ),
 }
 
 
@@ -108,7 +122,10 @@ def test_decisions_in_doubles_agree_with_exact_arithmetic(kind):
     assert stream.undecided <= cells.shape[-1] / 500
 
 
-@pytest.mark.parametrize("kind", ["normal", "laplace", "gamma, all shapes", "gamma, tiny shapes"])
+@pytest.mark.parametrize(
+    "kind",
+    ["normal", "laplace", "gamma, all shapes", "gamma, tiny shapes", "negative binomial"],
+)
 def test_a_larger_margin_leaves_more_decisions_to_exact_arithmetic(kind):
     cells, _ = draw(kind, 12)
     mixed, stream = draw(kind, 12, margin=2.0**-26)
@@ -205,6 +222,68 @@ def test_the_error_of_the_slack_is_at_most_half_of_its_tolerance():
             )
             shares.append(share_of_bound(true, slack, tolerance))
     assert max(shares) < 0.5
+
+
+@pytest.mark.usefixtures("precise")
+def test_the_error_of_ratios_of_gamma_functions_is_at_most_half_of_its_bound():
+    rng, shares = np.random.default_rng(23), []
+    numerators = np.append(spread_shapes(1.0, 1e9, 600), 2**PLACES)
+    for ratio in (1, 7, 4096):
+        envelope = nb.Envelope(numerators, PLACES, ratio)
+        spread = 5 * np.sqrt(envelope.shape) * ratio
+        k = np.maximum(np.round(envelope.mode + rng.normal(size=numerators.size) * spread), 0)
+        value, size = envelope.log_f(k)
+        for i, numerator in enumerate(numerators.tolist()):
+            true = nb._exact_log_f(
+                fmpq(numerator, 2**PLACES), ratio, int(envelope.mode[i]), int(k[i])
+            )
+            shares.append(share_of_bound(true, value[i], bits.MARGIN * size[i]))
+    for a in rng.random(500).round(6).tolist():
+        n, share = int(10 ** rng.uniform(0, 5)), rng.random() ** 4
+        k, shape = int(n * share), fmpq(*a.as_integer_ratio())
+        arguments = n + 1 + a, k + 1 + a, n + 1, k + 1, n - k, np.log1p(a / (k + 1))
+        value, size = nb.log_ratio(*(np.array([float(x)]) for x in arguments))
+        true = nb.exact_log_ratio(n + 1 + shape, k + 1 + shape, n + 1, k + 1)
+        shares.append(share_of_bound(true, value[0], bits.MARGIN * size[0]))
+    assert max(shares) < 0.5
+
+
+def envelope_slack(envelope, i, numerator, places, ratio, k):
+    """Log of the envelope at k minus that of the probability, as a ball."""
+    low, high = int(envelope.low[i]), int(envelope.high[i])
+    bound = arb(0)
+    if not low <= k < high:
+        tail, j = (envelope.right, k - high) if k >= high else (envelope.left, low - 1 - k)
+        weight, slope = arb(float(tail.weight[i])), arb(float(tail.slope[i]))
+        bound = weight.log() + (-(-slope).expm1()).log() - slope * j
+    shape = fmpq(numerator, 2**places)
+    return bound - nb._exact_log_f(shape, ratio, int(envelope.mode[i]), k)
+
+
+@pytest.mark.usefixtures("precise")
+@pytest.mark.parametrize("ratio", [1, 2, 100, 4096])
+def test_the_envelope_is_never_below_the_probabilities(ratio):
+    rng = np.random.default_rng(24)
+    numerators = np.concatenate(
+        [spread_shapes(1.0, 1e8, 60), shapes([1, 1 + 2**-20, 1.5, 2, 3, 3.0001, 4])]
+    )
+    envelope = nb.Envelope(numerators, PLACES, ratio)
+    for i, numerator in enumerate(numerators.tolist()):
+        mode, wide = int(envelope.mode[i]), int(8 * ratio * (numerator / 2**PLACES) ** 0.5) + 8
+        ks = {mode, int(envelope.low[i]), int(envelope.high[i]), int(envelope.low[i]) - 1}
+        ks |= set(range(12)) | set(range(mode - 3, mode + 4))
+        ks |= set(np.round(mode + rng.uniform(-1, 1, 40) * wide).astype(int).tolist())
+        for k in ks:
+            if k >= 0:
+                # Equal at the mode; the radius of the ball is far below this.
+                assert envelope_slack(envelope, i, numerator, PLACES, ratio, k) > -(2**-100)
+
+
+def test_few_proposals_of_negative_binomials_are_rejected():
+    for numerators, ratio in ((spread_shapes(1.0, 1e6, 3000), 1024), (shapes([3.0] * 3000), 1)):
+        stream = BitStream(np.random.default_rng(0))
+        negative_binomial(numerators, PLACES, ratio, stream)
+        assert stream._position / 3 / numerators.size < 1.4
 
 
 def test_a_margin_below_the_error_of_the_logarithm_is_caught(monkeypatch):
@@ -386,6 +465,96 @@ def test_dirichlet_releases_of_cells_follow_polyas_urn(counts, r, alpha):
     assert stats.chisquare(observed, expected).pvalue > LEAST_P_VALUE
 
 
+def negative_binomial_p_value(numerator, places, ratio, seed, size=300_000):
+    drawn = negative_binomial(np.full(size, numerator), places, ratio, np.random.default_rng(seed))
+    law = stats.nbinom(numerator / 2**places, 1 / (1 + ratio))
+    most = int(law.ppf(1 - 20 / size)) + 1
+    edges = np.unique(np.linspace(0, most, 300).astype(int))
+    cells = np.searchsorted(edges, drawn, side="right") - 1
+    return p_value(cells, edges, lambda edge: law.cdf(edge - 1))
+
+
+@pytest.mark.parametrize(
+    ("numerator", "places", "ratio"),
+    [
+        (1, 6, 1000),
+        (3, 2, 7),
+        (15, 4, 1024),
+        (1, 0, 100),
+        (2**20 + 1, 20, 1024),
+        (3, 1, 3),
+        (7, 0, 1),
+        (900, 0, 1),
+        (900, 0, 1024),
+    ],
+)
+def test_negative_binomials_have_their_probabilities(numerator, places, ratio):
+    assert negative_binomial_p_value(numerator, places, ratio, seed=numerator) > LEAST_P_VALUE
+
+
+def test_a_wrong_envelope_of_negative_binomials_is_caught(monkeypatch):
+    monkeypatch.setattr(nb, "_OUTWARD", 0.9)
+    assert negative_binomial_p_value(7, 0, 100, seed=7) < 1e-9
+
+
+def rising(a, k):
+    """The product a (a + 1) ... (a + k - 1)."""
+    result = Fraction(1)
+    for i in range(k):
+        result *= a + i
+    return result
+
+
+@pytest.mark.parametrize("a", [Fraction(1, 8), Fraction(3, 4)])
+def test_thinned_negative_binomials_are_negative_binomials_of_a_smaller_shape(a):
+    # P(N <= k | n), which is inverted, is the sum of P(N = j | n) of the beta-binomial law.
+    for n in range(8):
+        parts = [
+            comb(n, j) * a * rising(a, j) * factorial(n - j) / rising(a, n + 1)
+            for j in range(n + 1)
+        ]
+        for k in range(n + 1):
+            product_form = rising(a + k + 1, n - k)
+            inverted = Fraction(factorial(n), factorial(k)) / product_form
+            assert sum(parts[: k + 1]) == inverted
+    # Mixed over n it is the law of shape a: compare probabilities up to a far n.
+    q, far = Fraction(1, 2), 120
+    for j in range(4):
+        mixed = sum(
+            rising(a + 1, n)
+            / factorial(n)
+            * q**n
+            * (1 - q)
+            * comb(n, j)
+            * a
+            * rising(a, j)
+            * factorial(n - j)
+            / rising(a, n + 1)
+            for n in range(j, far)
+        )
+        assert abs(mixed - rising(a, j) / factorial(j) * q**j) < Fraction(1, 2**100)
+
+
+def test_conditional_samples_of_small_shapes_have_exact_probabilities():
+    a, n, size = Fraction(3, 8), 6, 200_000
+    stream = BitStream(np.random.default_rng(31))
+    drawn = nb._thin(np.full(size, 3), 3, np.full(size, n), stream, bits.MARGIN)
+    expected = [
+        float(rising(a, j) / factorial(j) * factorial(n) / rising(a + 1, n)) for j in range(n + 1)
+    ]
+    observed = np.bincount(drawn, minlength=n + 1)
+    assert stats.chisquare(observed, np.array(expected) * size).pvalue > LEAST_P_VALUE
+
+
+@pytest.mark.parametrize(
+    ("numerator", "ratio", "message"),
+    [(1, 0, "ratio"), (1, 5000, "ratio"), (2**61, 1024, "below 2\\^52"), (0, 1, "numerators")],
+)
+def test_invalid_negative_binomials_raise_an_error(numerator, ratio, message):
+    with pytest.raises(ValueError, match=message):
+        negative_binomial([numerator], 0, ratio, np.random.default_rng(0))
+
+
 # Supports ---------------------------------------------------------------------------
 
 
@@ -484,7 +653,7 @@ def test_this_platform_is_precise_enough():
 
 @pytest.mark.parametrize("name", ["log", "log1p", "exp", "tan"])
 def test_an_elementary_function_with_a_larger_error_is_named_in_the_error(name):
-    functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "tan")}
+    functions = {f: getattr(np, f) for f in ("log", "log1p", "exp", "expm1", "tan")}
     bits.check_functions(functions)
     true = functions[name]
     with pytest.raises(

@@ -14,9 +14,9 @@ from sklearn.model_selection import GridSearchCV
 
 
 def naive_bayes(given) -> list[dict]:
-    """Scores of GaussianNB, by how features are scaled and by what is added to variances.
+    """Return scores of GaussianNB, by scaling of the features and by added variance.
 
-    Whatever is added to released variances costs no privacy, so that all are of one fit.
+    Adding to released variances has no privacy cost, so all scores are those of one fit.
     """
     found = []
     for scale in given["scales"]:
@@ -50,7 +50,7 @@ def cross_entropy(log_p: np.ndarray, least: float) -> float:
 
 
 def accountant(given) -> list[dict]:
-    """What a budget accountant reports after a grid search, and after the same fits by hand."""
+    """Return the totals of a budget accountant after a grid search, and after the same fits."""
     X, y = given["X"], given["y"]
     epsilons, folds = given["epsilons"].tolist(), int(given["folds"])
     search_accountant, fits_accountant = BudgetAccountant(), BudgetAccountant()
@@ -71,10 +71,69 @@ def accountant(given) -> list[dict]:
     ]
 
 
+def audit(given) -> list[dict]:
+    """Attack scores of GaussianNB on two tables that differ in the label of one record.
+
+    The scores are log-likelihood ratios of the released counts, sums and squares, without
+    truncation. The last answer has what the accountant of a grid search claims for its best
+    model.
+    """
+    epsilon, runs = float(given["epsilon"]), int(given["runs"])
+    # Sums and squares in the middle of what they can be, where nothing is truncated.
+    rest = np.repeat([[0.15], [0.85]] * int(given["rows"]), 2, axis=0)
+    X = np.vstack([[[1.0]], rest])
+    labels = [np.append(first, np.arange(len(rest)) % 2) for first in (0, 1)]
+
+    def score(model) -> float:
+        total = 0.0
+        for i in range(2):
+            n, mean = model.class_count_[i], model.theta_[i, 0]
+            squares = max(mean, 1 - mean) ** 2
+            expected = [
+                (np.sum(y == i), X[y == i].sum(), np.sum((X[y == i] - mean) ** 2)) for y in labels
+            ]
+            seen = (n, n * mean, n * (model.var_[i, 0] - model.epsilon_))
+            for value, one, other, size in zip(seen, *expected, (2, 1, squares), strict=True):
+                total += (abs(value - other) - abs(value - one)) / size
+        return total
+
+    def fit(y):
+        return GaussianNB(epsilon=epsilon, bounds=(0.0, 1.0)).fit(X, y)
+
+    def search(y, spent):
+        model = GaussianNB(bounds=(0.0, 1.0), accountant=spent)
+        return GridSearchCV(model, {"epsilon": [epsilon]}, cv=2).fit(X, y).best_estimator_
+
+    few = int(given["searches"])
+    spent = BudgetAccountant()
+    searched = [[score(search(y, spent)) for _ in range(few)] for y in labels]
+    fitted = [[score(fit(y)) for _ in range(runs)] for y in labels]
+    claim = float(spent.total()[0])
+    # The classes are those of the labels, so the only record of a class is seen by its class.
+    alone = [np.append(first, np.zeros(len(rest), dtype=int)) for first in (1, 0)]
+    classes = [[float(len(fit(y).classes_)) for _ in range(few)] for y in alone]
+    return [
+        {"case": "GaussianNB", "epsilon": epsilon, "delta": 0.0, "scores": fitted},
+        {
+            "case": "GaussianNB, only record of a class",
+            "epsilon": epsilon,
+            "delta": 0.0,
+            "scores": classes,
+        },
+        {
+            "case": "BudgetAccountant after GridSearchCV",
+            "epsilon": claim,
+            "delta": 0.0,
+            "scores": searched,
+        },
+    ]
+
+
 if __name__ == "__main__":
     question, given_path, found_path = sys.argv[1:]
     warnings.simplefilter("ignore")
     with np.load(given_path) as arrays:
-        answer = {"naive_bayes": naive_bayes, "accountant": accountant}[question](arrays)
+        answers = {"naive_bayes": naive_bayes, "accountant": accountant, "audit": audit}
+        answer = answers[question](arrays)
     with open(found_path, "w") as file:
         json.dump(answer, file)

@@ -6,7 +6,7 @@ worst cases and not summed from epsilons. A charge is composed before the ledger
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import PathLike
@@ -16,11 +16,18 @@ from uuid import uuid4
 from .._messages import plural
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
+from ..accounting.attacks import AttackBounds, Profile, WorstOf
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
-from ..exceptions import BudgetExceededError
-from .codec import check_key, check_stored_charge, encode_charge, is_merged
+from ..exceptions import BudgetExceededError, DuplicateChargeError
+from .codec import (
+    check_key,
+    check_stored_charge,
+    check_stored_relation,
+    encode_charge,
+    is_merged,
+)
 from .ledger import Ledger, parse_anchor
 from .limits import (
     Limit,
@@ -43,18 +50,17 @@ from .schema import (
     Split,
     check_limit,
     check_stored_limit,
-    check_stored_relation,
     declared_adjacency,
     header_adjacency,
 )
 
 _DEFAULT_DELTA = 1e-5
-_CHEAP_CHARGES = 100  # to read for a representation
+_CHEAP_CHARGES = 100  # largest number of charges that are read for a representation
 _ATTEMPTS = 3
 _Result = TypeVar("_Result")
 
 
-class PrivacyAccountant(ReportsMixin):
+class PrivacyAccountant(ReportsMixin, AttackBounds):
     """Privacy budget of one data set, shared by all fits.
 
     An accountant enforces one privacy budget for all fits on a data set, across processes and
@@ -65,7 +71,7 @@ class PrivacyAccountant(ReportsMixin):
     Parameters
     ----------
     epsilon : float, default=None
-        Limit of all charges together. If None, all charges are recorded and none is refused.
+        Limit of all charges together. If None, all charges are recorded and none is rejected.
     delta : float, default=1e-5
         The limit is (epsilon, delta)-differential privacy. Also the default delta of `total`.
     order : float, default=None
@@ -87,8 +93,8 @@ class PrivacyAccountant(ReportsMixin):
         the first charge decides.
     unit : str, default=None
         Unit that a new ledger protects. ``"record"`` is a single row. Any other noun, such as
-        "patient", is a name for persons with several rows; the ledger then refuses charges that
-        protect single rows, and its statement uses the name. If None, the first charge decides.
+        "patient", is a noun for a person with several rows; the ledger then rejects charges that
+        protect single rows, and its statement uses the noun. If None, the first charge decides.
 
     Notes
     -----
@@ -165,10 +171,6 @@ class PrivacyAccountant(ReportsMixin):
             File, or address of a PostgreSQL database.
         name : str, default=None
             Name of the budget in a database.
-
-        Returns
-        -------
-        PrivacyAccountant
 
         Raises
         ------
@@ -291,10 +293,10 @@ class PrivacyAccountant(ReportsMixin):
         if admitted or not is_new:
             with self._ledger.writing() as transaction:
                 if not is_new and (earlier := transaction.find(key)) is not None:
-                    made = (earlier.spec, earlier.releases, earlier.label, earlier.split)
-                    if made == (spec, releases, label, self._split):
+                    original = (earlier.spec, earlier.releases, earlier.label, earlier.split)
+                    if original == (spec, releases, label, self._split):
                         return
-                    raise ValueError(
+                    raise DuplicateChargeError(
                         f"key must be unique; {key!r} was used for charge {earlier.id} of the "
                         "ledger, which is another charge. Nothing was charged"
                     )
@@ -322,10 +324,6 @@ class PrivacyAccountant(ReportsMixin):
         releases : int, default=1
             Number of releases.
 
-        Returns
-        -------
-        bool
-
         Examples
         --------
         Before a search with 3 candidates, 5 folds and a refit, each with epsilon 0.1:
@@ -346,7 +344,7 @@ class PrivacyAccountant(ReportsMixin):
     ) -> tuple[str, int]:
         spec = encode_charge(mechanism, unit, self._split, self._ledger.header)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
-        # Also without a limit, charges that cannot be composed later are refused now.
+        # Charges that cannot be composed later raise an error now, even without a limit.
         check_computable(spec, releases, self._limit.parameters)
         return spec, releases
 
@@ -441,6 +439,12 @@ class PrivacyAccountant(ReportsMixin):
         """
         return self._measured(self._limit.curves)
 
+    def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
+        # Merged charges were not admitted by the limit of this ledger.
+        merged = any(map(is_merged, self._charges()))
+        bounds = self.compositions() if merged else self._measured(self._limit.claimed)
+        return WorstOf(bounds)._profiles()
+
     def history(self) -> History:
         """Return all charges, oldest first.
 
@@ -460,7 +464,7 @@ class PrivacyAccountant(ReportsMixin):
         not to the charges on other parts. So the total is the largest that one part makes with
         the whole; with several splits, the largest over all choices of one part from each.
 
-        This needs an adjacency under which a record stays in its part; others are refused.
+        This needs an adjacency under which a record stays in its part; others raise an error.
 
         - ``split_by="values"``: the part depends on the record's own values, by a rule fixed
           without looking at the data. Valid for ``adjacency="add_remove"``; a replaced record may
@@ -532,7 +536,7 @@ class PrivacyAccountant(ReportsMixin):
         with self._ledger.reading() as transaction:
             number = transaction.verify(None if expect is None else parse_anchor(expect))
             sums = transaction.sums()
-        with self._explained():
+        with self._ledger_errors():
             self._check(self._latest())
             for (_, _, spec), releases in sums.items():
                 check_computable(spec, releases, self._limit.parameters)
@@ -549,14 +553,14 @@ class PrivacyAccountant(ReportsMixin):
             ``COUNT:HASH``, the number of charges and the hash of the last.
         """
         with self._ledger.reading() as transaction:
-            return f"{transaction.entries}:{transaction.hash}"
+            return f"{transaction.n_entries}:{transaction.hash}"
 
     def __len__(self) -> int:
         with self._ledger.reading() as transaction:
-            return transaction.entries
+            return transaction.n_entries
 
     def __bool__(self) -> bool:
-        return True  # also without charges, so that `if accountant` does not skip it
+        return True  # even without charges, so that `if accountant` does not skip it
 
     def __repr__(self) -> str:
         limit = self._limit.parameters
@@ -571,13 +575,13 @@ class PrivacyAccountant(ReportsMixin):
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
             with self._ledger.reading() as transaction:
-                count, last = transaction.entries, transaction.last()
+                count, last = transaction.n_entries, transaction.last()
         except LedgerError:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")
         is_known = last == known_spending(self._ledger.identity).position
         try:
-            with self._explained():
+            with self._ledger_errors():
                 spent = self._spent() if is_known or count <= _CHEAP_CHARGES else None
                 return f"{name}: {charges}{self._limit.summary(spent)}"
         except LedgerError:
@@ -606,7 +610,7 @@ class PrivacyAccountant(ReportsMixin):
 
     def _spent(self) -> Spending:
         """Return all charges after checking that the limit can have admitted them."""
-        with self._explained():
+        with self._ledger_errors():
             spent = self._latest()
             if not spent.is_checked:
                 self._check(spent)
@@ -637,14 +641,14 @@ class PrivacyAccountant(ReportsMixin):
 
     def _measured(self, measure: Callable[[Spending], _Result]) -> _Result:
         """Return a measure of all charges, or raise LedgerError if there is none."""
-        with self._explained():
+        with self._ledger_errors():
             value = measure(self._spent())
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError("their cost exceeds the range of floating-point numbers")
         return value
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _ledger_errors(self) -> Iterator[None]:
         """Turn every error of a composition into a LedgerError."""
         try:
             yield
@@ -700,11 +704,11 @@ def _check_same_declared(ledger: Ledger, **asked: str | None) -> None:
     """Raise ValueError if a declared value differs from the stored one."""
     for name, value in asked.items():
         stored = getattr(ledger.header, name)
-        same = [None, stored]
+        accepted = [None, stored]
         if name == "adjacency":
             stored = declared_adjacency(ledger.header)
-            same.append(stored)
-        if value not in same:
+            accepted.append(stored)
+        if value not in accepted:
             raise ValueError(
                 f"the ledger {ledger.path} was created with {name}={stored!r}, which cannot be "
                 f"changed; got {value!r}. Omit it to continue"

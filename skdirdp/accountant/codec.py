@@ -25,21 +25,26 @@ from .._messages import format_short
 from .._validation import check_integer
 from ..accounting import AllOf, OneOf, ProfiledDP, RepeatedSelection
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
-from ..accounting.worst_case import MOST_ROWS, PERSON_RELATIONS, Unit, common_unit, relation_kind
+from ..accounting.worst_case import (
+    ADJACENCIES,
+    MOST_ROWS,
+    PERSON_RELATIONS,
+    Unit,
+    common_unit,
+    relation_kind,
+)
 from ..mechanisms import JointMechanism, Mechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..reporting.redact import looks_like_address
 from ..reporting.statements import visible
 from .schema import (
     PERSON,
+    RECORD,
     SPLIT_BY,
     Charge,
     Header,
     LedgerError,
     Split,
-    allowed_relations,
-    check_stored_relation,
-    is_allowed,
     is_of_persons,
     person_noun,
 )
@@ -135,7 +140,7 @@ def _decode(spec: str) -> tuple[Any, Unit | None]:
             raise TypeError("not a mechanism, or one with other parameters")
         of_persons = is_of_persons(mechanism.adjacency)  # raises if its parts disagree
         if unit is not None and not of_persons:
-            raise ValueError("a unit of persons for a relation of records")
+            raise ValueError("a person unit for a relation of records")
         return mechanism, unit
     except LedgerError:
         raise
@@ -149,7 +154,7 @@ def _decode(spec: str) -> tuple[Any, Unit | None]:
 def _unit(*, max_rows: Any, by_ids: Any) -> Unit:
     unit = Unit(check_integer("max_rows", max_rows, at_least=1, at_most=MOST_ROWS), by_ids)
     if type(by_ids) is not bool or not unit.is_person:
-        raise TypeError("not a unit of persons")
+        raise TypeError("not a person unit")
     return unit
 
 
@@ -215,6 +220,27 @@ def describe_parameters(mechanism: Any) -> str:
 
 def describe(mechanism: Any) -> str:
     return f"{type(mechanism).__name__}({describe_parameters(mechanism)})"
+
+
+def allowed_relations(declared: str | None) -> tuple[str, ...]:
+    """Return the relations that a ledger may be charged under; empty if none was declared."""
+    several = {RECORD: ADJACENCIES, PERSON: tuple(PERSON_RELATIONS.values()), None: ()}
+    return several.get(declared, (str(declared),))
+
+
+def is_allowed(adjacency: str, declared: str | None) -> bool:
+    """Return whether a charge is under a relation that its ledger was declared for."""
+    relations = allowed_relations(declared)
+    return declared is None or not {adjacency, relation_kind(adjacency)}.isdisjoint(relations)
+
+
+def check_stored_relation(adjacency: str, header: Header) -> None:
+    """Raise LedgerError if a stored charge has a relation that its ledger does not allow."""
+    if not is_allowed(adjacency, header.adjacency):
+        raise LedgerError(
+            f"the ledger was created for {header.adjacency!r} and contains a charge under "
+            f"{adjacency!r}"
+        )
 
 
 def check_stored_charge(charge: Charge, header: Header) -> None:
@@ -295,9 +321,9 @@ def check_key(key: str) -> None:
 
 def _parse_key(key: str) -> tuple[str | None, str, str]:
     """Return MERGED or COPIED, the first ledger, and the key there; None for own charges."""
-    how, *rest = key.split("/", 3)
-    if how in (MERGED, COPIED) and len(rest) == 3:
-        return how, rest[0], rest[2]
+    prefix, *rest = key.split("/", 3)
+    if prefix in (MERGED, COPIED) and len(rest) == 3:
+        return prefix, rest[0], rest[2]
     return None, "", ""
 
 
@@ -305,11 +331,11 @@ def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
     """Return the charges of a ledger with their origins."""
     entries = []
     for charge in charges:
-        how, origin, key = _parse_key(charge.key)
-        if how is None:
+        prefix, origin, key = _parse_key(charge.key)
+        if prefix is None:
             origin, key = identity, charge.key or f"{identity}-{charge.id}"
         charge = replace(charge, id=0, key=key, user=charge.user or None)
-        entries.append(Entry(origin, charge, how == MERGED))
+        entries.append(Entry(origin, charge, prefix == MERGED))
     return entries
 
 
@@ -402,7 +428,7 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
     except OSError as error:
         raise LedgerError(f"{unreadable}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise LedgerError(f"{unreadable}: it is not a text") from None
+        raise LedgerError(f"{unreadable}: it is not a text file") from None
     except (ValueError, RecursionError):
         raise LedgerError(f"{unreadable}: it is not JSON, or is incomplete") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -417,7 +443,7 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
     try:
         entries = [_entry(charge) for charge in content["charges"]]
         parameters = {name: content[name] for name in STORED_PARAMETERS if name in content}
-        # The default is True; an export that does not say so makes no such promise.
+        # The default is True, but an export without the value is not adaptive.
         parameters["adaptive"] = parameters.get("adaptive") is True
         return parameters, entries
     except LedgerError:
@@ -433,13 +459,13 @@ def _entry(charge: dict[str, Any]) -> Entry:
         raise TypeError("mechanism")
     releases, split = charge["releases"], charge["split"]
     time = datetime.fromisoformat(charge["time"])
-    time.astimezone(timezone.utc)  # raises for the first and last hours of the calendar
+    time.astimezone(timezone.utc)  # raises OverflowError near datetime.min and datetime.max
     texts = [charge["origin"], charge["key"], *(split or {}).values()]
     texts += [charge[name] for name in ("user", "label") if charge[name] is not None]
     if type(releases) is not int or not 1 <= releases <= MAX_RELEASES:
         raise ValueError("releases")
     if time.tzinfo is None or not all(isinstance(text, str) for text in texts):
-        raise TypeError("texts")
+        raise TypeError("strings")
     split = None if split is None else Split(**split)
-    made = (0, time, charge["user"], charge["key"], spec, releases, charge["label"], split)
-    return Entry(charge["origin"], Charge(*made), bool(charge["merged"]))
+    fields = (0, time, charge["user"], charge["key"], spec, releases, charge["label"], split)
+    return Entry(charge["origin"], Charge(*fields), bool(charge["merged"]))

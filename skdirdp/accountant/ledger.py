@@ -1,8 +1,9 @@
-"""Ledger: charges that many processes append to, and that cannot be removed.
+"""Append-only ledger of charges that is shared by many processes.
 
-The same code serves SQLite files and PostgreSQL databases; a storage only opens transactions that
-exclude others. Every entry is checked against the hash chain when a process first reads it. A
-process keeps the sums of the entries it has checked, and reads only newer ones.
+The same code serves SQLite files and PostgreSQL databases; a storage backend only opens
+transactions, of which one at a time can write. Every entry is checked against the hash chain when a
+process first reads it. A process keeps the sums of the entries it has checked, and reads only newer
+ones.
 """
 
 import os
@@ -52,48 +53,48 @@ _ANCHOR = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
-class _Checked:
+class _CheckedPrefix:
     """Sums of the first entries of a ledger, after their hashes were checked."""
 
-    entries: int
+    n_entries: int
     hash: str
     sums: Sums
     first: First | None = None
 
 
-# By location and identity of the ledger. Values stay valid, because a ledger is append-only.
-_CHECKED: "OrderedDict[tuple[str, str], _Checked]" = OrderedDict()
+# Keyed by the location and identity of a ledger. Values stay valid because a ledger is append-only.
+_CHECKED: "OrderedDict[tuple[str, str], _CheckedPrefix]" = OrderedDict()
 _MAX_CHECKED = 256
 
 
 class Transaction:
-    """Reads and writes that no other process can interrupt."""
+    """Reads and writes of a ledger. Only one transaction at a time can write."""
 
     def __init__(self, session: Session, header: Header, location: str):
         self._session = session
         self._header = header
         self._key = (location, header.identity)
-        start = _Checked(0, header_hash(header), {})
-        # Before the ledger is read, which then contains everything that was checked before.
+        start = _CheckedPrefix(0, header_hash(header), {})
+        # Looked up before the ledger is read, so the ledger contains all entries checked so far.
         self._checked = _CHECKED.get(self._key, start)
-        found, self.entries, self.hash, self._signature = select_header(session, header.number)
+        found, self.n_entries, self.hash, self._signature = select_header(session, header.number)
         if found.identity != header.identity:
             raise UnusableError("it was replaced by another ledger")
         if found != header:
             raise UnusableError("its limit or another value in its header was changed")
         self._has_written = False
-        known = [("this process", self._checked.entries, self._checked.hash)]
+        known = [("this process", self._checked.n_entries, self._checked.hash)]
         stored = self._session.stored_head(self._header.identity)
         if stored is not None:
             known.append(("its lock file", *stored))
-        for who, entries, head in known:
-            if type(self.entries) is not int or self.entries < entries:
+        for who, n_entries, head in known:
+            if type(self.n_entries) is not int or self.n_entries < n_entries:
                 raise UnusableError(
-                    f"charges are missing: it has {self.entries}, and {who} has seen {entries}"
+                    f"charges are missing: it has {self.n_entries}, but {who} recorded {n_entries}"
                 )
-            if self.entries == entries and self.hash != head:
-                raise UnusableError(f"its charges differ from those that {who} has seen")
-        if self.entries == 0 and self.hash != start.hash:
+            if self.n_entries == n_entries and self.hash != head:
+                raise UnusableError(f"its charges differ from those that {who} recorded")
+        if self.n_entries == 0 and self.hash != start.hash:
             raise UnusableError("its limit or another value in its header was changed")
 
     def sums(self) -> Sums:
@@ -106,17 +107,17 @@ class Transaction:
 
     def last(self) -> Position:
         """Return the position of the last charge."""
-        return (self.entries, self.hash) if self.entries else NOTHING
+        return (self.n_entries, self.hash) if self.n_entries else NOTHING
 
     def sums_since(self, position: Position) -> Sums | None:
-        """Return the sums after a position; None if another charge is there, as in a copy."""
-        entries, head = position
+        """Return the sums after a position; None if it has a different charge, as in a copy."""
+        n_entries, head = position
         if position != NOTHING:
-            row = select_charges(self._session, self._header.number, entries - 1, entries)
+            row = select_charges(self._session, self._header.number, n_entries - 1, n_entries)
             if not row or row[0][-1] != head:
                 return None
         sums: Sums = {}
-        for entry, _ in self._entries_after(entries, head):
+        for entry, _ in self._entries_after(n_entries, head):
             _add(sums, entry)
         return sums
 
@@ -141,13 +142,13 @@ class Transaction:
         time: datetime | None = None,
         user: str | None = None,
     ) -> Position:
-        """Write a charge, by default now and by the current user, and return its position."""
+        """Append a charge, by default with the current time and user, and return its position."""
         checked = self._catch_up()
         if releases > _MAX_INTEGER:
             raise OverflowError(f"releases must be at most {_MAX_INTEGER}; got {releases}")
         current_user, now = self._signature
         entry = (
-            self.entries + 1,
+            self.n_entries + 1,
             now if time is None else time.astimezone(timezone.utc).isoformat(),
             current_user if user is None else user,
             uuid.uuid4().hex if key is None else key,
@@ -155,48 +156,48 @@ class Transaction:
             *(astuple(split) if split else ("", "", None, None)),
         )
         _check_storable(entry)
-        # Copied once for a transaction, because others keep the sums that were committed.
+        # Copied once per transaction, because the cache still holds the committed sums.
         sums = checked.sums if self._has_written else dict(checked.sums)
         _add(sums, entry)
         if sums[entry[7], entry[8], spec] > _MAX_INTEGER:
-            raise UnusableError(f"it cannot sum more than {_MAX_INTEGER} releases of one kind")
+            raise UnusableError(f"it cannot hold more than {_MAX_INTEGER} releases of one kind")
         head = entry_hash(self.hash, entry)
         insert_charge(self._session, self._header, entry, head)
-        self.entries, self.hash, self._has_written = entry[0], head, True
-        self._checked = _Checked(entry[0], head, sums, checked.first or (spec, releases))
+        self.n_entries, self.hash, self._has_written = entry[0], head, True
+        self._checked = _CheckedPrefix(entry[0], head, sums, checked.first or (spec, releases))
         return self.last()
 
     def append_new(self, entries: Iterable[Entry], *, is_copy: bool) -> int:
         """Write the entries that the ledger lacks, and return their number.
 
-        They are marked as copied if another ledger with the same limit decided on them, and as
-        merged otherwise.
+        They are marked as copied if another ledger with the same limit admitted them, and as merged
+        otherwise.
         """
         charges = self.charges()
         known = set(entries_of(self._header.identity, charges))
         new = {entry: entry for entry in entries if entry not in known}
         keys = {charge.key for charge in charges}
         for entry in new.values():
-            how = COPIED if is_copy and not entry.merged else MERGED
-            made = entry.charge
-            same = (f"{how}/{entry.origin}/{again}/{made.key}" for again in count())
-            key = next(key for key in same if key not in keys)
+            prefix = COPIED if is_copy and not entry.merged else MERGED
+            charge = entry.charge
+            candidates = (f"{prefix}/{entry.origin}/{attempt}/{charge.key}" for attempt in count())
+            key = next(key for key in candidates if key not in keys)
             keys.add(key)
-            what = (made.spec, made.releases, made.label, made.split)
+            arguments = (charge.spec, charge.releases, charge.label, charge.split)
             # An unknown user stays unknown, and is not replaced by the current one.
-            self.append(*what, key=key, time=made.time, user=made.user or "")
+            self.append(*arguments, key=key, time=charge.time, user=charge.user or "")
         return len(new)
 
     def verify(self, expect: Position | None = None) -> int:
         """Check the tables and all charges, and return the number of charges.
 
-        `expect` is an earlier number of charges and hash that the ledger must begin with.
+        `expect` is an earlier position (number of charges, hash) that the ledger must contain.
         """
         self._session.check_structure()
         return self.verify_charges(expect)
 
     def verify_charges(self, expect: Position | None = None) -> int:
-        """Check all charges, also those checked before, and return their number."""
+        """Check all charges, including those checked before, and return their number."""
         if expect == (0, header_hash(self._header)):
             expect = None
         stored = self._session.stored_head(self._header.identity)
@@ -208,94 +209,94 @@ class Transaction:
             stored = None if stored == (entry[0], head) else stored
             expect = None if expect == (entry[0], head) else expect
         if stored is not None and stored[0] > 0:
-            raise UnusableError("its charges differ from those that its lock file has seen")
+            raise UnusableError("its charges differ from those that its lock file recorded")
         if expect is not None:
             raise UnusableError(
-                f"charges are missing: it has {self.entries}, and {expect[0]} are expected"
-                if expect[0] > self.entries
+                f"charges are missing: it has {self.n_entries}, but {expect[0]} are expected"
+                if expect[0] > self.n_entries
                 else f"its first {expect[0]} charges, or its limit, differ from those expected"
             )
         if not self._has_written:
-            self._keep(_Checked(self.entries, self.hash, sums, first))
-            self._session.store_head(self._header.identity, self.entries, self.hash)
-        return self.entries
+            self._keep(_CheckedPrefix(self.n_entries, self.hash, sums, first))
+            self._session.store_head(self._header.identity, self.n_entries, self.hash)
+        return self.n_entries
 
-    def _catch_up(self) -> _Checked:
+    def _catch_up(self) -> _CheckedPrefix:
         """Check the charges that are new to this process."""
-        if self._checked.entries < self.entries:
+        if self._checked.n_entries < self.n_entries:
             sums, first = dict(self._checked.sums), self._checked.first
-            for entry, _ in self._entries_after(self._checked.entries, self._checked.hash):
+            for entry, _ in self._entries_after(self._checked.n_entries, self._checked.hash):
                 added = _add(sums, entry)
                 first = first or added
-            self._keep(_Checked(self.entries, self.hash, sums, first))
+            self._keep(_CheckedPrefix(self.n_entries, self.hash, sums, first))
         return self._checked
 
-    def committed(self) -> None:
+    def on_commit(self) -> None:
         """Keep the sums of committed charges, which need not be read again."""
         if self._has_written:
             self._keep(self._checked)
 
-    def _keep(self, checked: _Checked) -> None:
+    def _keep(self, checked: _CheckedPrefix) -> None:
         self._checked = _CHECKED[self._key] = checked
         while len(_CHECKED) > _MAX_CHECKED:
             _CHECKED.popitem(last=False)
 
-    def _entries_after(self, entries: int, head: str = "") -> Iterator[tuple[Any, str]]:
+    def _entries_after(self, n_entries: int, head: str = "") -> Iterator[tuple[Any, str]]:
         """Yield the entries after a position with their hashes, and check them up to the head."""
         head = head or header_hash(self._header)
-        rows = select_charges(self._session, self._header.number, entries, self.entries)
+        rows = select_charges(self._session, self._header.number, n_entries, self.n_entries)
         for *entry, stored in rows:
-            entries += 1
-            if entry[0] != entries or type(entry[0]) is not int:
-                raise UnusableError(f"charge {entries} is missing, or in another place")
+            n_entries += 1
+            if entry[0] != n_entries or type(entry[0]) is not int:
+                raise UnusableError(f"charge {n_entries} is missing or out of order")
             try:
                 head = entry_hash(head, entry)
             except TypeError:  # bytes in place of text
                 head = ""
             if stored != head:
                 raise UnusableError(
-                    f"charge {entries} was changed, or is not the one that followed "
-                    + (f"charge {entries - 1}" if entries > 1 else "the header")
+                    f"charge {n_entries} was changed, or is not the one that followed "
+                    + (f"charge {n_entries - 1}" if n_entries > 1 else "the header")
                 )
-            if damage := _damage(entry):
-                raise UnusableError(f"charge {entries} is invalid: {damage}")
+            if damage := _find_damage(entry):
+                raise UnusableError(f"charge {n_entries} is invalid: {damage}")
             yield entry, head
-        if entries != self.entries:
+        if n_entries != self.n_entries:
             raise UnusableError(
-                f"charges are missing: it has {entries}, and should have {self.entries}"
+                f"charges are missing: it has {n_entries}, but should have {self.n_entries}"
             )
         if head != self.hash:
             raise UnusableError("its head does not match its charges")
 
 
-def _damage(entry: Sequence[Any]) -> str | None:
-    """Describe the first invalid value of an entry; SQLite stores any type in a column."""
+def _find_damage(entry: Sequence[Any]) -> str | None:
+    """Describe the first invalid value of an entry; SQLite does not enforce column types."""
     _, time, user, key, spec, releases, label, split, part, name, by = entry
     texts = [time, key, spec, split, part, *(v for v in (user, label, name, by) if v is not None)]
     if not all(isinstance(text, str) for text in texts):
-        return "a text is expected, and another type was found"
+        return "expected a string, but found another type"
     if type(releases) is not int or releases < 1:
         return "its number of releases is not a positive integer"
     try:
         at = datetime.fromisoformat(time)
-        at.astimezone(timezone.utc)  # raises for the first and last hours of the calendar
+        at.astimezone(timezone.utc)  # raises OverflowError near datetime.min and datetime.max
         has_zone = at.tzinfo is not None
     except (ValueError, OverflowError):
         has_zone = False
     if not has_zone:
-        return "its time is not a time with a time zone"
+        return "its time is not an ISO 8601 time with a time zone"
     is_part = name is not None and by in SPLIT_BY
     is_whole = part == "" and name is None and by is None
     if not (is_part if split else is_whole):
-        return "it is neither on the whole data set nor on a part"
+        return "it refers neither to the whole data set nor to a part"
     return None
 
 
 class Ledger:
     """Charges of one data set.
 
-    Copies and pickles refer to the same ledger. A pickle can be loaded where the ledger is out
-    of reach; using it there is an error, and never creates a new ledger.
+    Copies and pickles refer to the same ledger. A pickle can be loaded where the ledger is not
+    accessible; using it there raises an error and never creates a new ledger.
     """
 
     def __init__(self, storage: Storage, header: Header):
@@ -324,7 +325,7 @@ class Ledger:
     @classmethod
     def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
         if path is None:
-            folder = _TemporaryFolder()  # referenced until the ledger refers to it
+            folder = _TemporaryFolder()  # keeps a reference until the ledger holds one
             storage: Storage = SQLiteStorage(folder.file, survives_power_loss=False)
             number = None
         else:
@@ -357,14 +358,14 @@ class Ledger:
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """Open a view that can be appended to, while others wait.
+        """Open a writable view of the ledger, while other processes wait.
 
-        After an exit without error the charges are on disk; an error changes nothing.
+        On normal exit, the charges are on disk; after an error, nothing is changed.
         """
         with self._storage.transaction(self.header.number, write=True) as session:
             transaction = Transaction(session, self.header, self.path)
             yield transaction
-        transaction.committed()
+        transaction.on_commit()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._temporary is not None:
@@ -377,7 +378,7 @@ def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
     if not isinstance(path, str) or not is_url(path):
         path = os.fsdecode(path)
         if looks_like_address(path):
-            # A Path has made one slash of two, for example. The file name could be a password.
+            # For example, `Path` replaces `//` by `/`. The path could contain a password.
             raise LedgerError(
                 "the address of a database must be a string that begins with "
                 "postgresql+psycopg://; got a path that looks like an address. It is not shown, "
@@ -394,7 +395,7 @@ def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
 
 
 def parse_anchor(text: str) -> Position:
-    """Return the number of charges and the hash of an anchor ``COUNT:HASH``, without spaces."""
+    """Parse an anchor ``COUNT:HASH``, ignoring whitespace, into the number of charges and hash."""
     match = _ANCHOR.fullmatch("".join(text.split())) if isinstance(text, str) else None
     if match is None:
         raise ValueError(
@@ -418,16 +419,19 @@ def _add(sums: Sums, entry: Any) -> First:
 
 
 def _check_storable(values: tuple[Any, ...]) -> None:
-    """Refuse texts that one of the databases would not return unchanged."""
+    """Raise an error for strings that one of the databases would not return unchanged."""
     for value in values:
         if isinstance(value, str) and ("\0" in value or re.search("[\ud800-\udfff]", value)):
             raise ValueError(
-                "a text with a null character or an unpaired surrogate cannot be stored in a ledger"
+                "a string with a null character or a lone surrogate cannot be stored in a ledger"
             )
 
 
 class _TemporaryFolder:
-    """Folder that only this user can read, removed with its ledger by the process that made it."""
+    """Folder that only this user can read.
+
+    The process that created it removes it with its ledger.
+    """
 
     def __init__(self) -> None:
         path = os.path.realpath(tempfile.mkdtemp(prefix="skdirdp-"))
@@ -437,11 +441,11 @@ class _TemporaryFolder:
 
 
 _TEMPORARY: "weakref.WeakValueDictionary[str, _TemporaryFolder]" = weakref.WeakValueDictionary()
-# Kept until exit, because a pickle may outlive every object of this process.
+# Kept until exit, because a pickle may be loaded after all ledger objects are deleted.
 _PICKLED: set[_TemporaryFolder] = set()
 
 
 def _remove_folder(path: str, owner: int) -> None:
-    # A forked child inherits this finalizer, but not the folder.
+    # A forked child inherits this finalizer, but does not own the folder.
     if os.getpid() == owner:
         shutil.rmtree(path, ignore_errors=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._messages import plural
 from ..reporting import pages
+from ..reporting.exports import registry_entry
 from ..reporting.pages import Markup, table, tag
 from ..reporting.redact import without_password
 from ..reporting.statements import (
@@ -29,10 +30,12 @@ from ..reporting.statements import (
 from .codec import (
     FORMATS,
     Entry,
+    allowed_relations,
     decode,
     describe_parameters,
     entries_of,
     export_format,
+    is_allowed,
     is_merged,
     protected_unit,
     read_export,
@@ -42,18 +45,16 @@ from .schema import (
     RECORD,
     Charge,
     LedgerError,
-    allowed_relations,
     declared_unit,
-    is_allowed,
     is_of_persons,
     is_record,
     person_noun,
 )
 
-_ROWS = 100  # of a table on a page; an export has all
+_ROWS = 100  # largest number of rows of a table on a page; an export has all
 _TOTALS, _PROFILE_POINTS, _MIN_POINTS = 40, 60, 10
 _MAX_WORK = 5_000  # points of a plot times kinds of charges
-_MAX_KINDS = 64  # of charges that are composed for a row of a table
+_MAX_KINDS = 64  # largest number of kinds of charges composed for a row of a table
 _ROUNDING = 1e-12
 
 
@@ -81,7 +82,7 @@ class HistoryRow(Mapping[str, Any]):
         return repr(dict(self))
 
 
-class History(list):
+class History(list[Mapping[str, Any]]):
     """List of charges that prints as a table; see `PrivacyAccountant.history`.
 
     The "epsilon" of a row is the cost of the charge alone, at the delta or order of the limit.
@@ -123,12 +124,15 @@ class History(list):
         self._running_total = running_total
         self._limit = limit
 
-    def _table(self) -> tuple[list[str], list[list[str]]]:
-        """Return column names and cells; a long history shows both ends and no totals."""
-        totals = None
+    def _totals(self) -> list[float] | None:
         if self._running_total is not None and 0 < len(self) <= self._SHOWN:
             with suppress(ValueError):  # a ledger without a total, or out of reach
-                totals = self._running_total(after=range(1, len(self) + 1))
+                return self._running_total(after=range(1, len(self) + 1))
+        return None
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Return column names and cells; a long history shows both ends and no totals."""
+        totals = self._totals()
         left_out = {name for name in self._OPTIONAL if all(row.get(name) is None for row in self)}
         if totals is None:
             left_out.add("total")
@@ -227,6 +231,23 @@ class ReportsMixin:
         str
         """
         return ledger_statement(_facts(self))
+
+    def registry_entry(self) -> dict[str, Any]:
+        """Return an entry in the shape of the Differential Privacy Deployments Registry.
+
+        Returns
+        -------
+        dict
+            Values for JSON or YAML, with the claim of `statement`. Fields that only the curator
+            knows are None.
+        """
+        facts = _facts(self)
+        if facts.attacks is None:
+            raise ValueError("the ledger must have at least 1 charge; got 0")
+        kinds = Counter(row["mechanism"] for row in self.history())  # type: ignore[attr-defined]
+        means = ", ".join(f"{plural(count, 'charge')} of {kind}" for kind, count in kinds.items())
+        given: dict[str, Any] = {"mechanisms": means, "name": facts.name, "several": True}
+        return registry_entry(facts.claim, attacks=facts.attacks, **given)
 
     def report(self, path: "str | PathLike[str]") -> str:
         """Write an HTML page with the limit, the statement, plots and tables of the charges.
@@ -357,7 +378,7 @@ def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = F
     With `copy`, a ledger without charges becomes the copy of one with the same limit.
     """
     with accountant._ledger.writing() as transaction:
-        copy = copy and transaction.entries == 0
+        copy = copy and transaction.n_entries == 0
         new = transaction.append_new(entries, is_copy=copy)
         if new and not copy and accountant.epsilon is not None and accountant.adaptive:
             raise ValueError(
@@ -402,7 +423,8 @@ def _facts(accountant: Any) -> LedgerFacts:
         costs = [each.epsilon(delta) for each in accountant.compositions()] if adaptive else []
         cost = max(costs) if costs else accountant.total()
         total = Claim(cost, delta, None, adjacency, unit, chosen=False)
-    return LedgerFacts(accountant.name, len(charges), limit, total, adaptive, admitted)
+    attacks = accountant if charges else None
+    return LedgerFacts(accountant.name, len(charges), limit, total, adaptive, admitted, attacks)
 
 
 def limit_text(accountant: Any) -> str:
@@ -433,7 +455,7 @@ def is_within_limit(accountant: Any, used: float) -> bool:
 
 
 def spending_texts(accountant: Any) -> list[tuple[str, str]]:
-    """Describe the total and the used and remaining parts of the limit, as names and texts."""
+    """Describe the total and the used and remaining parts of the limit, as names and strings."""
     used = used_epsilon(accountant)
     if accountant._limit.is_share:
         spent, left = in_percent(used / accountant.epsilon)
@@ -462,9 +484,11 @@ def _page(accountant: Any) -> str:
     if charges:
         first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
         facts.append(("first and last charge", first if first == last else f"{first} – {last}"))
-    body = [pages.statement(accountant.statement()), pages.facts(facts)]
+    stated = _facts(accountant)
+    body = [pages.statement(ledger_statement(stated)), pages.facts(facts)]
     if charges:
         body += [
+            pages.in_plain_words(stated.claim, accountant, what="what was published"),
             pages.section("What was spent", _spending_plot(accountant, charges)),
             pages.section("The privacy profile", _profile_plot(accountant, charges)),
             pages.section("On what, and by whom", *_groups_table(accountant, charges)),
@@ -474,7 +498,7 @@ def _page(accountant: Any) -> str:
     if not is_within_limit(accountant, used_epsilon(accountant)):
         warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
-        warnings.append("The ledger has no limit: it records, and refuses nothing.")
+        warnings.append("The ledger has no limit: it records charges and rejects none.")
     command = f"skdirdp ledger verify --expect {accountant.anchor()}"
     later = " checks later that no charge up to now is missing or was changed."
     items = [
@@ -517,10 +541,10 @@ def _spending_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
 def _profile_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
     has_point = accountant.epsilon is not None and accountant.order is None
     marked = (accountant.epsilon, accountant.delta) if has_point else None
-    what = "all charges together, for budgets that were fixed beforehand."
+    subject = "all charges together, for budgets that were fixed beforehand."
     if accountant._limit.is_share:
-        what = "all charges that the limit admits, also adaptively chosen ones."
-    caption = f"For each ε, the smallest δ that holds for {what}"
+        subject = "all charges that the limit admits, also adaptively chosen ones."
+    caption = f"For each ε, the smallest δ that holds for {subject}"
     points = _n_points(charges, _PROFILE_POINTS)
     try:
         with np.errstate(all="ignore"):
@@ -579,10 +603,10 @@ def _charges_table(accountant: Any) -> Markup:
             rows.append(("…", "", "", gap, "", "", "", ""))
             continue
         part = "" if row["split"] is None else f"{row['split']}: {row['part']}"
-        what = shortened(f"{row['mechanism']}({row['parameters']})", 400)
+        mechanism = shortened(f"{row['mechanism']}({row['parameters']})", 400)
         who = (row["user"] or "", shortened(row["label"] or ""), shortened(part))
         cost = rounded_up(row["epsilon"])
-        rows.append((n, f"{row['time']:%Y-%m-%d %H:%M:%S}", *who, what, row["releases"], cost))
+        rows.append((n, f"{row['time']:%Y-%m-%d %H:%M:%S}", *who, mechanism, row["releases"], cost))
     columns = ["number", "time (UTC)", "by", "label", "part", "mechanism", "releases", "ε alone"]
     return _wide_table(columns, rows)
 

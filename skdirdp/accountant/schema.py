@@ -19,19 +19,13 @@ from hashlib import sha256
 from typing import Any
 
 from .._validation import check_real
-from ..accounting.worst_case import (
-    ADJACENCIES,
-    PERSON_RELATIONS,
-    VECTORS,
-    check_relation,
-    relation_kind,
-)
+from ..accounting.worst_case import PERSON_RELATIONS, VECTORS, check_relation
 
 #: Version 1 had neither hashes nor users nor keys, and was never released.
 SCHEMA_VERSION = 2
 
-#: Values of `Header.adjacency` that declare only the unit: any relation of single records, or
-#: any relation of persons.
+#: Values of `Header.adjacency` that declare only the unit: any relation between single records, or
+#: any relation between people.
 UNITS = RECORD, PERSON = ("record", "person")
 _RECORD_NOUNS = ("record", "records", "row", "rows")
 _NOUN = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+){0,2}")
@@ -92,8 +86,8 @@ class Header:
     name: str | None = None
     adjacency: str | None = None  # the relation that may be charged, or one of `UNITS`
     unit: str | None = None
-    origin: str | None = None  # in new ledgers None
-    number: int = 1  # in its database; a file contains one
+    origin: str | None = None  # None in new ledgers
+    number: int = 1  # number of the ledger in its database; a file contains one
 
 
 @dataclass(frozen=True)
@@ -155,12 +149,12 @@ def check_stored_limit(header: Header) -> None:
 
 
 def is_of_persons(adjacency: str | None) -> bool:
-    """Return whether a relation is between persons with all their records."""
+    """Return whether a relation is between people with all their records."""
     return adjacency == PERSON or adjacency in PERSON_RELATIONS.values()
 
 
 def header_adjacency(adjacency: str | None, unit: str | None) -> str | None:
-    """Return the `Header.adjacency` of a new ledger: a relation of persons if the unit is one."""
+    """Return the `Header.adjacency` of a new ledger, between people if the unit is a person."""
     if adjacency is not None:
         check_relation(adjacency)
     if unit is None:
@@ -175,8 +169,8 @@ def header_adjacency(adjacency: str | None, unit: str | None) -> str | None:
     elif adjacency in PERSON_RELATIONS or is_of_persons(adjacency):
         return PERSON_RELATIONS.get(adjacency, adjacency)
     raise ValueError(
-        f"unit must agree with adjacency={adjacency!r}; got {unit!r}. It is 'record', or a name "
-        "for persons who may have several records"
+        f"unit must agree with adjacency={adjacency!r}; got {unit!r}. It is 'record', or a noun "
+        "for a person who may have several records"
     )
 
 
@@ -186,7 +180,7 @@ def is_record(unit: Any) -> bool:
 
 
 def person_noun(header: Header) -> str | None:
-    """Return the noun for protected persons, or None if single records may be protected."""
+    """Return the noun for a protected person, or None if single records may be protected."""
     if not is_of_persons(header.adjacency):
         return None
     noun = _without_article(header.unit or PERSON)
@@ -214,27 +208,6 @@ def declared_adjacency(header: Header) -> str | None:
         return None
     of_unit = {} if header.unit is None else {of: plain for plain, of in PERSON_RELATIONS.items()}
     return of_unit.get(str(header.adjacency), header.adjacency)
-
-
-def allowed_relations(declared: str | None) -> tuple[str, ...]:
-    """Return the relations that a ledger may be charged under; empty if none was declared."""
-    several = {RECORD: ADJACENCIES, PERSON: tuple(PERSON_RELATIONS.values()), None: ()}
-    return several.get(declared, (str(declared),))
-
-
-def is_allowed(adjacency: str, declared: str | None) -> bool:
-    """Return whether a charge is under a relation that its ledger was declared for."""
-    relations = allowed_relations(declared)
-    return declared is None or not {adjacency, relation_kind(adjacency)}.isdisjoint(relations)
-
-
-def check_stored_relation(adjacency: str, header: Header) -> None:
-    """Raise LedgerError if a stored charge is under a relation that its ledger refuses."""
-    if not is_allowed(adjacency, header.adjacency):
-        raise LedgerError(
-            f"the ledger was created for {header.adjacency!r} and contains a charge under "
-            f"{adjacency!r}"
-        )
 
 
 _CHARGE_COLUMNS = (

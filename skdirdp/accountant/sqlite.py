@@ -1,11 +1,11 @@
 """Ledger in an SQLite file, and the lock that protects it.
 
-Triggers refuse to change or delete anything, and a ledger is never replaced by an empty one. Each
+Triggers prevent changes and deletions, and a ledger is never replaced by an empty one. Each
 operation opens its own connection, and no fork happens during one: a child inherits the memory of
 file locks but not the locks. Each operation also holds `flock` on a second file. SQLite uses POSIX
 locks, which the process loses when any thread closes any descriptor of the file, as a backup does;
-a flock stays until its own file is closed. Windows needs none: there, locks belong to the handle.
-A network file system must support flock between machines.
+a flock stays until its own file is closed. Windows needs none: there, locks belong to the handle. A
+network file system must support flock between machines.
 """
 
 import errno
@@ -44,13 +44,13 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-BUSY_SECONDS = 60.0  # to wait for another process or thread
+BUSY_SECONDS = 60.0  # longest wait for another process or thread
 _MIN_PAUSE, _MAX_PAUSE = 0.0002, 0.01
-_NEW_LOCK_SECONDS = 2.0  # to wait for the first content of a lock that another process creates
+_NEW_LOCK_SECONDS = 2.0  # longest wait for the content of a lock that another process creates
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LOCK_TO_READ = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
-_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # for the writer of a pipe
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # do not wait for the writer of a pipe
 _UNKNOWN = ("-", 0, "-")  # content of a new lock
 _ROLLBACK_JOURNAL = b"\1\1"
 # The part of a message of SQLite that shows content of the file.
@@ -64,7 +64,7 @@ _MISSING = (
 
 
 class _Gate:
-    """Lets operations of many threads run at once, and forks only while none is running.
+    """Gate that lets operations of many threads run concurrently, and forks only between them.
 
     A child would inherit locks and connections, but not the thread that would release them. The
     gate has no lock that an interrupt could leave locked: a thread first announces itself and
@@ -94,7 +94,7 @@ class _Gate:
                 self._inside.pop(me, None)
 
     def close(self) -> None:
-        """Wait for all operations. A thread that has ended is not inside, whatever it left."""
+        """Wait for all operations, except those of threads that have ended."""
         me = threading.get_ident()
         while self._forking.setdefault("thread", me) != me:
             time.sleep(_MIN_PAUSE)
@@ -170,8 +170,8 @@ class FileLock:
                 if _flock(descriptor):
                     break
             if self._is_current(descriptor):
-                patience = time.monotonic() + _NEW_LOCK_SECONDS
-                while os.fstat(descriptor).st_size == 0 and time.monotonic() < patience:
+                ready_by = time.monotonic() + _NEW_LOCK_SECONDS
+                while os.fstat(descriptor).st_size == 0 and time.monotonic() < ready_by:
                     time.sleep(_MAX_PAUSE)
                 return
             self._file.close()
@@ -305,7 +305,8 @@ class SQLiteSession(Session):
         try:
             import pwd
 
-            # From the system, because environment variables can lie.
+            # The name is read from the system, because environment variables can be set to
+            # anything.
             return pwd.getpwuid(os.getuid()).pw_name, now
         except KeyError:
             return str(os.getuid()), now
@@ -358,9 +359,10 @@ class SQLiteStorage:
                 raise UnusableError(f"its name must have at most {_MAX_NAME_BYTES} bytes")
             exists = os.path.exists(self.location)
             if exists:
-                _check_format(self.location)  # before a lock is created next to a foreign file
+                # A lock must not be created next to a foreign file.
+                _check_format(self.location)
             draft = self.location + DRAFT
-            if os.path.exists(draft):  # of a process that was killed
+            if os.path.exists(draft):  # left by a process that was killed
                 with self._lock.held(write=True):
                     _remove(draft)
         return 1 if exists or os.path.exists(self.location) else None
@@ -377,7 +379,7 @@ class SQLiteStorage:
                 try:
                     _write_empty(draft, header)
                     self._lock.store_head(header.identity, 0, header_hash(header))
-                    _give_name(draft, self.location)
+                    _rename_draft(draft, self.location)
                 except OSError as error:
                     raise UnusableError(error.strerror or str(error)) from error
                 finally:
@@ -386,7 +388,7 @@ class SQLiteStorage:
         return 1
 
     def _check_free(self) -> None:
-        """Refuse a path where a new ledger could replace another or be confused with its files.
+        """Raise an error if a new ledger could replace another or be confused with its files.
 
         SQLite would apply an existing journal to the new ledger, or remove it.
         """
@@ -536,7 +538,7 @@ def _expected_schema() -> set[tuple[Any, ...]]:
 
 def _write_empty(path: str, header: Header) -> None:
     """Write a ledger without charges that only its owner can read or write."""
-    _remove(path)  # of a process that was killed: the creator of a ledger holds the lock
+    _remove(path)  # left by a process that was killed: the creator of a ledger holds the lock
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with closing(_connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = DELETE")
@@ -546,7 +548,7 @@ def _write_empty(path: str, header: Header) -> None:
         connection.execute("COMMIT")
 
 
-def _give_name(draft: str, path: str) -> None:
+def _rename_draft(draft: str, path: str) -> None:
     """Rename a new ledger. The name, too, must be on disk before the first charge."""
     try:
         os.link(draft, path)

@@ -197,8 +197,8 @@ class CondensedPairs:
     """Pairs represented by power series up to a scale, and residual pairs."""
 
     scale: float  # largest modulus of t + 1/2 at which the series may be used
-    smooth: Series  # of pairs whose losses have densities
-    bounded: Series  # of the other pairs
+    smooth: Series  # series of pairs whose losses have densities
+    bounded: Series  # series of the other pairs
     squares: float  # Gaussian part of the smooth series
     largest: float  # largest loss of a pair in the bounded series
     residual_pairs: Kinds  # pairs in neither series, evaluated one by one
@@ -321,8 +321,8 @@ class Contour:
     condensed: CondensedPairs
     tilt: float
     u: Floats
-    releases: float  # of the residual pairs
-    smooth: np.ndarray  # at the tilt and at the nodes, like `bounded`
+    releases: float  # releases of the residual pairs
+    smooth: np.ndarray  # values at the tilt and at the nodes, like `bounded`
     bounded: np.ndarray
     # Further nodes, bounds on the logarithm of the modulus there, and squared mu of an added pair
     tail: tuple[Floats, Floats, float] | None = None

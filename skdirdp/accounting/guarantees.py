@@ -26,7 +26,7 @@ from .worst_case import (
     renyi_epsilon,
 )
 
-_WEIGHT_ROUNDING = 1e-9  # of the sum of weights
+_WEIGHT_ROUNDING = 1e-9  # rounding error of the sum of weights
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class PairProduct:
         # A contour, with the kinds and the Gaussian part added since it was created.
         self._contour: tuple[Contour, Kinds, float] | None = None
         self._sums: dict[float, float] = {}
-        self._last_order: float | None = None  # of the divergence used for the last decision
+        self._last_order: float | None = None  # order of the divergence used for the last decision
         self._not_implied_by_renyi: dict[float, float] = {}  # log delta, by epsilon
 
     @property
@@ -78,10 +78,10 @@ class PairProduct:
 
     def with_curves(self, curves: Iterable[tuple[RenyiCurve, int]]) -> "PairProduct | None":
         """Return the product with more curves, or None if a parameter is out of range."""
-        found = _parse_curves(curves)
-        if found is None:
+        parsed_curves = _parse_curves(curves)
+        if parsed_curves is None:
             return None
-        kinds, squares, bound = found
+        kinds, squares, bound = parsed_curves
         all_kinds, all_bounds = merge_kinds(self._kinds, kinds), self._bound.plus(bound)
         whole = PairProduct(all_kinds, self._squares + squares, all_bounds)
         # Read each attribute once: other threads may replace it. Each value is complete.

@@ -20,7 +20,7 @@ from .guarantees import Guarantee, lower_hull
 from .pairs import DominatingPair, Floats, map_values
 from .worst_case import WorstCase
 
-_NODES = 64  # of the table of a profile, for each of two spacings
+_NODES = 64  # nodes of the table of a profile, for each of two spacings
 _LEAST_LOG_DELTA = -38.0  # smallest log delta in a table
 _LARGEST_EPSILON = 256.0
 _LEVELS = 8192  # grid size for the probability that a run scores better
@@ -43,12 +43,12 @@ class OneOf(Guarantee):
     def __post_init__(self):
         alternatives = tuple(dict.fromkeys(self.alternatives))
         object.__setattr__(self, "alternatives", alternatives)
-        found = dict.fromkeys(each.adjacency for each in alternatives)
-        if not found:
+        adjacencies = dict.fromkeys(each.adjacency for each in alternatives)
+        if not adjacencies:
             raise ValueError("alternatives must contain at least one release; got none")
-        if len(found) > 1:
+        if len(adjacencies) > 1:
             raise ValueError(
-                f"adjacency must be the same for all alternatives; got {', '.join(found)}"
+                f"adjacency must be the same for all alternatives; got {', '.join(adjacencies)}"
             )
 
     @property
@@ -136,10 +136,6 @@ class RepeatedSelection(Guarantee):
             As for the class.
         mean : float
             Greater than 1.
-
-        Returns
-        -------
-        RepeatedSelection
         """
         low, high = np.log(1e-12), 0.0
         for _ in range(200):
@@ -202,8 +198,8 @@ class _WorstOfPair(_CurvesPair):
             with np.errstate(divide="ignore"):
                 delta = _delta_at(_max_profile_table(self.alternatives), epsilon)
                 return np.minimum(np.log(delta) + _ROUNDING, 0.0)
-        found = [np.asarray(each.log_delta(np.abs(epsilon))) for each in self.alternatives]
-        forward = np.max(found, axis=0)
+        log_deltas = [np.asarray(each.log_delta(np.abs(epsilon))) for each in self.alternatives]
+        forward = np.max(log_deltas, axis=0)
         with np.errstate(divide="ignore"):
             backward = np.log1p(np.exp(-np.abs(epsilon)) * np.expm1(np.minimum(forward, 0.0)))
         return np.minimum(np.where(epsilon < 0, backward, forward) + _ROUNDING, 0.0)
@@ -305,13 +301,13 @@ def _profile_table(curves: PrivacyCurves) -> ProfileTable:
     low = high / 2
     for _ in range(4):
         middle = (low + high) / 2
-        above = curves.log_delta(middle) > least
-        low, high = (middle, high) if above else (low, middle)
+        is_above = curves.log_delta(middle) > least
+        low, high = (middle, high) if is_above else (low, middle)
     last = min(high, float(np.max(curves.rdp(np.inf))))
     even = np.linspace(0, 1, _NODES)
     # Equal steps of epsilon, and approximately equal steps of log delta.
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
-    # Not `delta`, which is a parameter of some guarantees.
+    # `delta` is not used, because it is a parameter of some guarantees.
     log_delta = np.asarray(curves.log_delta(epsilon))
     smallest = np.where(np.isneginf(log_delta), 0.0, np.finfo(float).tiny)
     return ProfileTable(epsilon, np.maximum(np.exp(log_delta) * (1 + _ROUNDING), smallest))
@@ -336,7 +332,7 @@ class Hull(NamedTuple):
     run: ProfileTable
     weights: Floats  # dw of each edge, scaled to sum to the expected number of runs
     shifts: Floats  # log(dv / dw) of each edge
-    max_loss: float  # of the selection
+    max_loss: float  # largest loss of the selection
 
     def delta(self, epsilon: float) -> float:
         """Bound on delta at one epsilon; it may exceed 1."""
@@ -359,7 +355,7 @@ def _hull(selection: RepeatedSelection) -> Hull:
     for slope, height in zip(slopes, [*table.values, *mirrored], strict=True):
         np.minimum(reach, slope * u + height, out=reach)
     reach = np.minimum(reach * (1 + _ROUNDING), 1.0)
-    # In units of f'(1), a common factor.
+    # Both are in units of f'(1), a common factor.
     w = np.exp(-power * (np.log(gamma + (1 - gamma) * u) - np.log(gamma)))
     v = np.exp(-power * (np.log(gamma + (1 - gamma) * reach) - np.log(gamma)))
     corners = _upper_hull(v[1:] * (1 - _ROUNDING), w[:-1])

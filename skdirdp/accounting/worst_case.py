@@ -24,7 +24,7 @@ DIRECTIONS = {
     "add_remove_person": ("add", "remove"),
     "replace_vector": ("replace_vector",),
 }
-#: The relations between data sets of records, and those between data sets of persons.
+#: The relations between data sets of records, and those between data sets of people.
 ADJACENCIES = ("replace", "add_remove")
 PERSON_RELATIONS = {adjacency: f"{adjacency}_person" for adjacency in ADJACENCIES}
 #: The relations under which a table of counts can be released.
@@ -61,7 +61,7 @@ def directions_of(adjacency: str) -> tuple[str, ...]:
 class Unit:
     """Unit of privacy: one record, or one person with several records.
 
-    If `by_ids`, `groups` assigned records to persons, and further records of a person were dropped.
+    If `by_ids`, `groups` assigned records to people, and further records of a person were dropped.
     Otherwise `max_rows` was declared and is not checked.
 
     >>> print(Unit(max_rows=2, by_ids=True))
@@ -80,7 +80,7 @@ class Unit:
         return self.describe("person")
 
     def describe(self, name: str) -> str:
-        """Describe the unit in words, with a noun for persons, such as "patient"."""
+        """Describe the unit in words, with a noun for a person, such as "patient"."""
         if self.by_ids:
             are = "is" if self.max_rows == 1 else "are"
             return f"one {name}, of whom up to {plural(self.max_rows, 'record')} {are} counted"
@@ -95,7 +95,7 @@ RECORD = Unit()
 def common_unit(units: Iterable[Unit]) -> Unit:
     """Return the unit that several releases of one data set protect together.
 
-    A release does not cover persons with more records than it assumed.
+    A release does not cover people with more records than it assumed.
     """
     units = set(units)
     declared = [unit for unit in units if not unit.by_ids]

@@ -28,7 +28,7 @@ Tables = Mapping[Hashable, np.ndarray]
 def check_evidence(
     records: Records, fitted: Sequence[Hashable], others: Sequence[Hashable]
 ) -> None:
-    """Refuse unknown column names if columns are missing as well.
+    """Raise an error for unknown column names if columns are missing as well.
 
     If both occur, a column was probably renamed, and would be treated as left out.
     """
@@ -159,13 +159,6 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
             for node, parents in self.structure_.items()
         }
 
-    def _set_columns(self, names: list[Hashable]) -> None:
-        """Set the attributes that describe the columns of X."""
-        self.columns_ = names
-        self.n_features_in_ = len(names)
-        if all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(names, dtype=object)
-
     def __sklearn_is_fitted__(self) -> bool:
         return "privacy_" in vars(self)
 
@@ -176,10 +169,6 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         ----------
         X : DataFrame, or array of shape (n_samples, n_columns)
         y : Ignored
-
-        Returns
-        -------
-        float
         """
         return float(np.mean(self.score_samples(X)))
 

@@ -9,14 +9,16 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from .._docs import shared_docs
 from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
+from ..accounting.worst_case import PERSON_RELATIONS
 from ..base import Budget, CountingEstimator, PrivacyReport
-from ..mechanisms import CountTable
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import calibrate_gaussian, split_with_selection
+from ..mechanisms.tables import ContributionBound
 from ..schema import Records, Schema, as_records
 from .base import (
     BaseBayesNet,
@@ -32,7 +34,7 @@ from .clique_tree import (
     Clique,
     CliqueTree,
     Measurement,
-    clip_counts,
+    clipped_probabilities,
     clique_potentials,
     combine_measurements,
     eliminate_variables,
@@ -52,8 +54,8 @@ from .structure_learning import (
     schema_from_parameters,
 )
 
-# The constants below were chosen on the adult data set.
-# Share of the budget that finds the states of columns without a public list.
+# The constants below were tuned on the adult data set.
+# Share of the budget used to find the states of columns without a public list.
 _SELECTION_SHARE = 0.1
 # Cells whose count is below this many standard deviations of the noise are grouped.
 _MIN_SIGNAL_TO_NOISE = 3.0
@@ -62,7 +64,7 @@ _SIZE_PENALTY = 0.5
 # Smoothing in addition to alpha, in standard deviations of the noise.
 _NOISE_SMOOTHING = 0.5
 _MAX_FIT_STEPS = 150
-# All pairs of columns are counted, and all states of each.
+# Limits on the input, because all pairs of columns and all states of each column are counted.
 _MAX_COLUMNS = 1000
 _MAX_STATES = 10**6
 
@@ -70,13 +72,14 @@ _MAX_STATES = 10**6
 class BayesNetReport(PrivacyReport):
     """Report of a network whose steps are charged as one Gaussian release."""
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
         steps = "counts of columns, scores of pairs and tables of cliques"
-        names = "".join(f", and names by {mechanism}" for mechanism in selections)
+        names = "".join(f", and names of states by {mechanism}" for mechanism in selections)
         return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
 
 
+@shared_docs
 class PrivateBayesNet(BaseBayesNet):
     """Bayesian network with learnt structure, for synthetic records.
 
@@ -87,81 +90,56 @@ class PrivateBayesNet(BaseBayesNet):
     Parameters
     ----------
     schema : Schema, or dict of column declarations, default=None
-        Public description of the columns. Keys and ignored columns are not learnt. If it names a
-        person, the ids of persons and `max_rows` are those of the schema.
+        Public description of the columns. Keys and ignored columns are not learnt. If it declares a
+        person, person ids and `max_rows` are taken from the schema.
     states : dict of list, default=None
         Public values of categorical columns, if there is no schema. Other values raise an error.
     bounds : dict of (low, high), default=None
-        Public ranges of numeric columns, if there is no schema; two integers declare whole
-        numbers. Values beyond the bounds count as at them. For columns with neither states nor
-        bounds, values that enough records hold are found with a part of the budget; all others
-        become "other".
+        Public ranges of numeric columns, if there is no schema; a pair of integers declares whole
+        numbers. Values outside the bounds are clipped to them. For columns with neither states nor
+        bounds, values that occur in enough records are found using part of the budget; all other
+        values become "other".
     constraints : dict, default=None
-        Public constraints on the structure: edges (parent, child) under "required" and
-        "forbidden", and under "order" columns of which none has a later one as parent.
+        Public constraints on the structure: lists of edges (parent, child) as "required" and
+        "forbidden", and a list of columns as "order", in which no column has a later one as a
+        parent.
     max_parents : int, default=3
-        Largest number of parents of a column. Columns have fewer if the noise is large.
+        Maximum number of parents of a column. Columns may have fewer if the noise is large.
     target : column, default=None
-        Variable that `predict` and `predict_proba` predict. Its states are `classes_`, and rare
-        ones are not grouped.
+        Variable that `predict` and `predict_proba` predict. Its states become `classes_`, and its
+        rare states are not grouped.
     alpha : float, default=1.0
-        Number of records added to each configuration of a column's parents, distributed as
-        the column is. Post-processing adds more.
-    columns : array-like of column names, default=None
-        Names of the columns of X if it is an array. If None, they are numbered from 0.
+        Additive smoothing: number of pseudo-records for each configuration of a column's parents,
+        distributed like the column itself. Post-processing adds more smoothing.
+    {columns}
     max_family_cells : int, default=10_000
-        Largest table of a column with its parents that is learnt.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
+        Maximum number of cells in the table of a column and its parents.
+    {epsilon, delta, order, adjacency, max_rows}
     postprocess : bool, default=True
         Whether to post-process the noisy tables of cliques, at no privacy cost: they are made
-        consistent with each other and with the counts of columns, and smoothed. If False,
-        each table is used as drawn, with negative counts as 0.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+        consistent with each other and with the counts of columns, and smoothed. If False, each
+        table is used as drawn, with negative counts set to 0.
+    {accountant, label, random_state}
 
     Attributes
     ----------
-    model_ : pgmpy DiscreteBayesianNetwork
-        Released network, built when first accessed.
+    {model_}
     structure_ : dict of tuple
-        Released parents of each column; columns stand after their parents.
+        Released parents of each column; each column is listed after its parents.
     states_ : dict of list
         Released states: values, tuples of rare values, ranges of numbers, "(missing)".
     probabilities_ : dict of ndarray of shape (n_configurations, n_states)
         Released P(column | parents). Configurations of the parents are in the order of
         `itertools.product` over their states.
     n_records_ : float
-        Number of records: public under replacement, otherwise estimated from the release.
+        Number of records: public if `adjacency="replace"`, otherwise estimated from the release.
     sigma_ : dict
-        Standard deviation of the noise of "columns", "pairs" and each of the "cliques".
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
+        Standard deviation of the noise, with keys "columns", "pairs" and "cliques" (a dict with one
+        value per clique).
+    {classes_, privacy_}
     columns_ : list
         Columns of X.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -204,7 +182,7 @@ class PrivateBayesNet(BaseBayesNet):
         "postprocess": ["boolean"],
     }
 
-    # Only Gaussian noise can be spent step by step without loss.
+    # Only the budget of a Gaussian mechanism can be split over steps without loss.
     mechanism: ClassVar[str] = "gaussian"  # type: ignore[misc]
     calibration: ClassVar[str] = "exact"  # type: ignore[misc]
     n_samples: ClassVar[None] = None  # type: ignore[misc]
@@ -259,18 +237,20 @@ class PrivateBayesNet(BaseBayesNet):
         Parameters
         ----------
         X : DataFrame, or array of shape (n_samples, n_columns)
-            All columns are learnt.
+            All columns are learnt. With a schema, X may also be a Dask collection, a PyArrow
+            dataset or a lazy frame, whose records are then read into memory.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
-            Person of each record, as whole numbers or strings. Only the first `max_rows`
-            records of each person are counted. If None, no person has more.
+            Person of each record, as whole numbers or strings. Only the first `max_rows` records of
+            each person are counted. If None, each person is assumed to have at most `max_rows`
+            records.
 
         Returns
         -------
         self
         """
         with self._fitting() as context:
-            records, schema = self._open(X)
+            records, schema = self._read_records(X)
             kinds = schema.columns
             names = [name for name in records.columns if kinds[name].is_counted]
             if records.n_records == 0:
@@ -290,23 +270,26 @@ class PrivateBayesNet(BaseBayesNet):
                 "strict": schema.strict,
             }
             self._learn(table, schedule, n_records, constraints)
-            self._set_columns(names)
+            self.columns_ = names
+            self._set_feature_names(names)
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = BayesNetReport(**vars(report))
         return self
 
-    def _open(self, X: Any) -> tuple[Records, Schema]:
+    def _read_records(self, X: Any) -> tuple[Records, Schema]:
         """Return the columns of X with their schema."""
         if self.schema is None:
             records = as_records(X, self.columns)
             return records, schema_from_parameters(records, self.states or {}, self.bounds or {})
         if self.states is not None or self.bounds is not None:
-            raise ValueError("states and bounds must not be given with a schema, which has them")
+            raise ValueError(
+                "states and bounds must not be given with a schema, which already declares them"
+            )
         schema = self.schema if isinstance(self.schema, Schema) else Schema(self.schema)
         return schema.records(X), schema
 
     def _check_sizes(self, table: EncodedTable, constraints: StructureConstraints) -> None:
-        """Refuse tables that are too large, by public sizes."""
+        """Raise an error if tables are too large, based on public sizes only."""
         max_cells, n_columns = int(self.max_family_cells), len(table.domains)
         if n_columns > _MAX_COLUMNS:
             raise ValueError(f"X must have at most {_MAX_COLUMNS} columns; got {n_columns}")
@@ -319,32 +302,33 @@ class PrivateBayesNet(BaseBayesNet):
         for name in table.cells:
             n_cells = table.domains[name].n_cells
             if n_cells > _MAX_STATES:
-                raise ValueError(f"states of {name!r} must be fewer than {_MAX_STATES}; got more")
+                raise ValueError(
+                    f"column {name!r} must have at most {_MAX_STATES} states; got {n_cells}"
+                )
             sizes[name] = min(n_cells, sizes[name])
         for child, parents in constraints.required.items():
             n_cells = prod(sizes[name] for name in (child, *parents))
             if n_cells > max_cells:
                 raise ValueError(
-                    f"max_family_cells={max_cells} must be at least the size of tables that the "
-                    f"required edges need; that of {child!r} may have {n_cells} cells"
+                    f"the table of {child!r} and its required parents must have at most "
+                    f"max_family_cells={max_cells} cells; it may have {n_cells}"
                 )
 
     def _plan(
         self, budget: Budget, counted: CountedRows, n_columns: int, n_unlisted: int
     ) -> ReleaseSchedule:
         """Calibrate the releases of all steps to the budget."""
-        table = CountTable(1.0, 2)
-        if counted.unit.is_person:
-            table = table.per_person(counted.unit.max_rows)
-        relation, bound = table.relation(budget.adjacency), table.contribution
+        unit, relation = counted.unit, budget.adjacency
+        bound = ContributionBound().for_person(unit.max_rows)
+        relation = PERSON_RELATIONS[relation] if unit.is_person else relation
         selections: list[SelectionMechanism] = []
         if not n_unlisted:
             whole = calibrate_gaussian(budget.epsilon, budget.delta, budget.order, relation, bound)
         elif budget.order is not None and budget.is_private:
             raise ValueError(
-                "order must be None where columns have neither states nor bounds: a value of one "
-                "record is published with a small probability, which no Renyi divergence allows "
-                "for. State the budget with delta, or give the states"
+                "order must be None if columns have neither states nor bounds: a value that "
+                "occurs in one record is published with a small probability, which makes every "
+                "Renyi divergence infinite. Use delta instead of order, or pass the states"
             )
         else:
             whole, selections = split_with_selection(
@@ -359,7 +343,7 @@ class PrivateBayesNet(BaseBayesNet):
         n_records: int | None,
         constraints: StructureConstraints,
     ) -> None:
-        """Release all steps, and set the fitted attributes. Exact counts are not kept."""
+        """Run all steps and set the fitted attributes. Exact counts are not kept."""
         table.add_states(schedule.select_states(table.unlisted))
         counts = table.count()
         noisy = schedule.release_columns(counts)
@@ -370,9 +354,9 @@ class PrivateBayesNet(BaseBayesNet):
         self.structure_ = self._choose_parents(codes, schedule, constraints)
         sizes = {name: len(column.group_shares) for name, column in columns.items()}
         tree = CliqueTree.from_parents(self.structure_, sizes)
-        repeated = {n: counts[n] for n, c in columns.items() if c.has_grouped_categories}
-        cliques, again = schedule.release_cliques(tree.count(codes), repeated)
-        for name, measurement in again.items():
+        recounts = {n: counts[n] for n, c in columns.items() if c.has_grouped_categories}
+        cliques, remeasured = schedule.release_cliques(tree.count(codes), recounts)
+        for name, measurement in remeasured.items():
             noisy[name] = better = noisy[name].combine(measurement)
             columns[name] = columns[name].update_shares(better.values, total, float(better.sigma))
         self.sigma_ = {
@@ -402,7 +386,7 @@ class PrivateBayesNet(BaseBayesNet):
     def _choose_parents(
         self, codes: Codes, schedule: ReleaseSchedule, constraints: StructureConstraints
     ) -> Parents:
-        """Release the dependence of all pairs, and learn the parents of each column."""
+        """Release the dependence scores of all pairs, and learn the parents of each column."""
         shares = {name: column.group_shares for name, column in self._released_.items()}
         distances = schedule.release_distances(pair_distances(codes, shares, self.n_records_))
         return learn_parents(
@@ -432,14 +416,14 @@ class PrivateBayesNet(BaseBayesNet):
             measurements = combine_measurements(cliques, grouped, total)
             beliefs = fit_tables(tree, measurements, total, _MAX_FIT_STEPS)
         else:
-            beliefs = [clip_counts(cliques[clique].values) for clique in tree.cliques]
+            beliefs = [clipped_probabilities(cliques[clique].values) for clique in tree.cliques]
         self.probabilities_ = {
             node: self._smooth(tree, beliefs, family) for node, family in self._families.items()
         }
 
     def _smooth(self, tree: CliqueTree, beliefs: list[np.ndarray], family: Family) -> np.ndarray:
-        """Return P(node | parents), smoothed by records that are distributed as the column."""
-        clique = tree.cliques[tree.clique_containing((*family.parents, family.node))]
+        """Return P(node | parents), smoothed with pseudo-records distributed like the column."""
+        clique = tree.cliques[tree.get_clique((*family.parents, family.node))]
         noise = _NOISE_SMOOTHING * self.sigma_["cliques"][clique] if self.postprocess else 0.0
         # A row without any records has the distribution of the column.
         additional = max(float(self.alpha) + noise, 1e-9)
@@ -450,7 +434,7 @@ class PrivateBayesNet(BaseBayesNet):
     def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
         column = self._released_[node]
         codes, cells = self._encode(records, node)
-        if not column.can_draw[-1]:  # a missing value is no state of its own, so it is unknown
+        if not column.can_draw[-1]:  # missing is not a separate state, so the value is unknown
             codes = np.where(cells == column.domain.n_cells - 1, -1, codes)
         return codes
 
@@ -463,8 +447,8 @@ class PrivateBayesNet(BaseBayesNet):
     def score_samples(self, X: Any) -> np.ndarray:
         """Return the log-likelihood of each record.
 
-        A number is scored as its fine bin. Bins depend on the bounds alone, so models with
-        the same bounds can be compared.
+        A number is scored by the probability of its fine bin. Bins depend on the bounds alone, so
+        models with the same bounds can be compared.
 
         Parameters
         ----------
@@ -509,7 +493,7 @@ class PrivateBayesNet(BaseBayesNet):
         return pd.Series(table.ravel(), several, name="probability")
 
     def planned_sigma(self, n_columns: int, n_unlisted: int = 0) -> dict[str, float]:
-        """Return the standard deviation of the noise of a fit, without any data.
+        """Return the standard deviation of the noise of a fit, without using any data.
 
         Parameters
         ----------
@@ -521,8 +505,9 @@ class PrivateBayesNet(BaseBayesNet):
         Returns
         -------
         dict of float
-            Noise on counts of "columns", on scores of "pairs" and, if all shares are equal,
-            on counts of "cliques". Divide by the number of records for the noise of shares.
+            Noise of the counts of "columns", the scores of "pairs" and the counts of "cliques", if
+            all cliques receive the same share of the budget. Divide by the number of records to
+            obtain the noise of proportions.
 
         Examples
         --------
@@ -541,8 +526,8 @@ class PrivateBayesNet(BaseBayesNet):
     def marginal_error(self, columns: Any) -> float:
         """Return the standard deviation of the noise in a cell of a marginal, as a probability.
 
-        Post-processing usually reduces the error. If no released table has all columns, the
-        independence that the network assumes adds an unknown error.
+        Post-processing usually reduces the error. If no released table contains all the columns,
+        the independence that the network assumes adds an unknown error.
 
         Parameters
         ----------
@@ -564,10 +549,10 @@ class PrivateBayesNet(BaseBayesNet):
         ]
         return float(min(errors, default=np.inf) / self.n_records_)
 
-    def count_margins(
+    def empirical_marginals(
         self, X: Any, margins: Sequence[tuple[Hashable, ...]]
     ) -> dict[tuple[Hashable, ...], np.ndarray]:
-        """Return exact shares of given records, to compare with `marginal`.
+        """Return the exact marginals of the given records, for comparison with `marginal`.
 
         Use it on public records only.
 
@@ -579,7 +564,7 @@ class PrivateBayesNet(BaseBayesNet):
         Returns
         -------
         dict of ndarray
-            By margin, an array with an axis for the `states_` of each of its columns.
+            For each margin, an array with one axis per column, in the order of its `states_`.
         """
         check_is_fitted(self)
         records = as_records(X, self.columns_)
@@ -595,7 +580,9 @@ class PrivateBayesNet(BaseBayesNet):
     def _check_wanted(self, columns: Any) -> list[Hashable]:
         wanted = [columns] if isinstance(columns, str) else list(columns)
         if not wanted or any(name not in self.columns_ for name in wanted):
-            raise ValueError("columns must be columns that were fitted, at least one")
+            raise ValueError(
+                "columns must contain at least one column, and only columns seen during fit"
+            )
         if len(set(wanted)) < len(wanted):
             raise ValueError("columns must be distinct; some are duplicates")
         return wanted
@@ -610,13 +597,14 @@ class PrivateBayesNet(BaseBayesNet):
     ) -> pd.DataFrame:
         """Draw synthetic records from the released network, at no privacy cost.
 
-        Counts of all records together vary less than in independent draws.
+        The draws are stratified, so the counts over all drawn records vary less than with
+        independent draws.
 
         Parameters
         ----------
         n_samples : int, default=1
         random_state : int, Generator, RandomState or None, default=None
-            Seed of the draws; not related to the noise.
+            Seed for sampling; unrelated to the privacy noise.
         given : dict, default=None
             Conditions on columns: a state or a list of states of a categorical column, a
             number or a pair (low, high) for a numeric column, None for a missing value.
@@ -628,8 +616,8 @@ class PrivateBayesNet(BaseBayesNet):
         Returns
         -------
         DataFrame
-            Columns in the order in which they were fitted. Whole numbers are integers, other
-            numbers are floats, uniform within their bins.
+            Columns in the order in which they were fitted. Columns of whole numbers have an integer
+            dtype; other numeric columns are floats, drawn uniformly within their bins.
         """
         check_is_fitted(self)
         n_samples = check_integer("n_samples", n_samples, at_least=0)
@@ -638,17 +626,17 @@ class PrivateBayesNet(BaseBayesNet):
         if where is None:
             return draw(n_samples)
         parts: list[pd.DataFrame] = []
-        found, tried = 0, 0
-        while found < n_samples or not parts:
-            size = max(1000, 2 * (n_samples - found))
+        n_kept, n_drawn = 0, 0
+        while n_kept < n_samples or not parts:
+            size = max(1000, 2 * (n_samples - n_kept))
             drawn = draw(size)
             kept = drawn[np.asarray(where(drawn), dtype=bool)]
             parts.append(kept)
-            found, tried = found + len(kept), tried + size
-            if tried > 1000 * (found + 100):
+            n_kept, n_drawn = n_kept + len(kept), n_drawn + size
+            if n_drawn > 1000 * (n_kept + 100):
                 raise ValueError(
-                    "where must hold for at least one in a thousand records of the network; it "
-                    "holds for fewer. Use given for conditions on single columns"
+                    "`where` must hold for at least one in a thousand records drawn from the "
+                    "network; it holds for fewer. Use `given` for conditions on single columns"
                 )
         return pd.concat(parts, ignore_index=True).iloc[:n_samples]
 
@@ -658,7 +646,7 @@ class PrivateBayesNet(BaseBayesNet):
         """Return a function that draws records under conditions on columns."""
         unknown = [name for name in given if name not in self.columns_]
         if unknown:
-            raise ValueError(f"given must name columns that were fitted; {unknown[0]!r} is not one")
+            raise ValueError(f"keys of `given` must be columns seen during fit; got {unknown[0]!r}")
         columns = self._released_
         weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
         tables = self._condition(weights) if given else self.probabilities_
@@ -680,12 +668,12 @@ class PrivateBayesNet(BaseBayesNet):
         with np.errstate(invalid="ignore"):
             beliefs = tree.calibrate(products)
         if not np.isfinite(beliefs[0]).all():
-            raise ValueError("given is impossible in the network: conditions exclude each other")
+            raise ValueError("the conditions in `given` have probability 0 in the network")
         tables = {}
         for node, family in self._families.items():
             table = tree.family_marginal(beliefs, family)
             sums = table.sum(axis=1, keepdims=True)
-            # No record reaches a row of probability 0.
+            # No record is drawn from a row of probability 0.
             tables[node] = np.divide(
                 table, sums, out=np.full_like(table, 1 / family.n_states), where=sums > 0
             )

@@ -12,13 +12,21 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import check_given_counts
+from .._docs import shared_docs
 from .._messages import errors_without_data
-from .._persons import CountedRows, check_person, select_by_key
+from .._persons import CountedRows, select_by_key, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
-from ..base import Budget, CountingEstimator, NoisyTablesMixin, ReleaseContext, ReleasePlan
-from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_table
+from ..base import (
+    Budget,
+    CountingEstimator,
+    NoisyTablesMixin,
+    PrivacyReport,
+    ReleaseContext,
+    ReleasePlan,
+)
+from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import SPLITS, calibrate_split
@@ -40,6 +48,7 @@ from .base import BaseBayesNet, Family, Parents, log_likelihood, sample_codes
 from .structure_learning import kinds_from_states
 
 
+@shared_docs
 class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
     """Private parameters for a Bayesian network of given structure.
 
@@ -57,57 +66,25 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         states of a pgmpy network are ``network.states``.
     schema : Schema, default=None
         Public description of the columns, instead of `states`. Numbers and dates are binned, and
-        missing values are a state. If it names a person, the ids of persons and `max_rows` are
-        those of the schema.
+        missing values are a state. If it declares a person, person ids and `max_rows` are taken
+        from the schema.
     target : node, default=None
-        Variable that `predict` and `predict_proba` predict. Its states are `classes_`.
+        Variable that `predict` and `predict_proba` predict. Its states become `classes_`.
     alpha : float, default=1.0
         Smoothing, in counts. Without post-processing, releases may need more: see `alpha_`.
         With 0 and no noise, the tables are maximum likelihood estimates.
     split : {"optimised", "even"}, default="optimised"
         How the budget is split over the nodes: to maximise the expected log-likelihood, or
         evenly, as the papers' calibrations always do.
-    columns : array-like of column names, default=None
-        Names of the columns of X if it is an array. If None, they are numbered from 0.
+    {columns}
     max_cells : int, default=10_000_000
         Largest table of a node with its parents. A larger one is an error.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    postprocess : bool, default=True
-        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-        strength from similar rows and shared margins. If False, each cell is used as drawn.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_rows, postprocess}
+    {accountant, label, random_state}
 
     Attributes
     ----------
-    model_ : pgmpy DiscreteBayesianNetwork
-        Released network, built when first accessed.
+    {model_}
     probabilities_ : dict of ndarray of shape (n_configurations, n_states)
         Released P(node | parents). Configurations of the parents are in the order of
         `itertools.product` over their states.
@@ -115,20 +92,15 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         Parents of each node; nodes stand after their parents.
     states_ : dict of list
         States of each node.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
+    {classes_}
     alpha_ : dict of float
         Smoothing of the table of each node, in counts.
     mechanisms_ : dict of Mechanism
         Mechanism that released the table of each node with more than one state.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
+    {privacy_}
     columns_ : list
         Columns of X. Columns that are no nodes are not used.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {n_features_in_, feature_names_in_}
 
     See Also
     --------
@@ -224,9 +196,9 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
             are counted by their own engine (docs/scale.md).
         y : Ignored
         groups : array-like of shape (n_samples,), or str, default=None
-            Person of each record, as whole numbers or strings, or the name of the column
-            that holds them. Only the first `max_rows` records of each person are counted. If
-            None, no person has more.
+            Person of each record, as whole numbers or strings, or the name of the column that
+            contains them. Only the first `max_rows` records of each person are counted. If None,
+            each person is assumed to have at most `max_rows` records.
 
         Returns
         -------
@@ -235,10 +207,7 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         with self._fitting() as context:
             self.structure_ = parse_structure(self.structure)
             self._check_target()
-            if self.schema is not None and self.schema.person is not None:
-                check_person(self.schema, groups, self.max_rows)
-                groups = self.schema.person
-            table = open_table(X, groups=groups)
+            table = open_by_schema(self.schema, X, groups, self.max_rows)
             count = self._count_in_memory if table.in_memory else self._count_out_of_core
             self._release_counts(context, *count(table))
         return self
@@ -293,8 +262,10 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         if records.n_records == 0:
             raise ValueError("X must contain at least one record; got 0")
         encoder = StateEncoder(self._declared_kinds(), self.schema)
-        n_records, max_rows = records.n_records, int(self.max_rows)
-        counted = select_by_key(self.schema, part.groups, n_records, max_rows)
+        if self.schema is None:
+            counted = select_rows(part.groups, records.n_records, self.max_rows)
+        else:
+            counted = select_persons(self.schema, records, part.groups, self.max_rows)
         missing = self._missing_states(encoder.kinds)
         for node in self.structure_:
             if node not in encoder.kinds:
@@ -307,7 +278,7 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
 
     def _count_out_of_core(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
         """Return the same for a table that is not in memory; all states must be given."""
-        names = as_records(table.sample, self.columns).names
+        names = _open(table.empty, self.columns, self.schema).names
         self._check_columns(names)
         self._set_declared_states(table.kind)
         counter = FamilyCounter(self._families, self._encoder_, self.columns, int(self.max_rows))
@@ -320,7 +291,7 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
             given = {n: v for n, v in (self.states or {}).items() if n in self.structure_}
             return kinds_from_states(given, missing=False)
         if self.states is not None:
-            raise ValueError("states must not be given with a schema, which has them")
+            raise ValueError("states must not be given with a schema, which already declares them")
         faults = {n: "is not declared" for n in self.structure_ if n not in self.schema}
         kinds = {node: self.schema[node] for node in self.structure_ if node in self.schema}
         for node, kind in kinds.items():
@@ -379,7 +350,8 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         else:
             self._keep_noisy_tables({}, None)
             self.alpha_ |= {node: each.smoothing for node, each in self.mechanisms_.items()}
-        self._set_columns(names)
+        self.columns_ = names
+        self._set_feature_names(names)
 
     def _postprocess(self, total: float | None) -> None:
         """Replace the noisy counts in `probabilities_` by probabilities."""
@@ -476,6 +448,46 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         return pd.DataFrame(drawn, columns=nodes)
 
 
+def network_from_tables(
+    structure: Parents,
+    counts: Mapping[Hashable, np.ndarray],
+    schema: Schema,
+    privacy: PrivacyReport,
+    target: Hashable | None = None,
+) -> PrivateBayesNetMLE:
+    """Return a network whose probabilities are computed from released counts.
+
+    Parameters
+    ----------
+    structure : dict of tuple
+        Parents of each node; nodes stand after their parents.
+    counts : dict of ndarray of shape (n_configurations, n_states)
+        Released counts of each node, for each configuration of its parents.
+    schema : Schema
+    privacy : PrivacyReport
+        Guarantee of the release of the counts.
+    target : node, optional
+    """
+    budget: dict[str, Any] = {
+        "epsilon": privacy.epsilon,
+        "order": privacy.order,
+        "adjacency": privacy.adjacency,
+    }
+    if privacy.delta is not None:
+        budget["delta"] = privacy.delta
+    model = PrivateBayesNetMLE(structure, schema=schema, target=target, alpha=0.0, **budget)
+    model.structure_ = dict(structure)
+    model._set_encoder(StateEncoder({node: schema[node] for node in structure}, schema))
+    model.probabilities_ = {
+        node: smoothed_mean(np.maximum(counts[node], 0.0), 0.0) for node in structure
+    }
+    model.mechanisms_, model.alpha_ = {}, dict.fromkeys(structure, 0.0)
+    model.columns_ = [name for name in schema if name in structure]
+    model._set_feature_names(model.columns_)
+    model.privacy_ = privacy
+    return model
+
+
 @dataclass(frozen=True)
 class StateEncoder:
     """Codes of the states of each node, by its kind."""
@@ -511,10 +523,14 @@ class StateEncoder:
 class FamilyCounter(Counter):
     """Counts of all families in a table that is not in memory, part by part."""
 
-    families: dict[Hashable, Family]
+    families: Mapping[Any, Family]
     encoder: StateEncoder
     columns: Sequence[Hashable] | None  # names of the columns of an array
     max_rows: int
+
+    @property
+    def by_schema(self) -> bool:
+        return self.encoder.schema is not None
 
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
@@ -522,22 +538,16 @@ class FamilyCounter(Counter):
         return select_by_key(self.encoder.schema, groups, n_rows, self.max_rows, previous)
 
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
-        records = as_records(part.X, self.columns)
-        n_records = records.n_records
-        counted = self.select_rows(part.groups, n_records, previous)
+        records = _open(part.X, self.columns, self.encoder.schema)
+        counted = self.select_rows(part.groups, records.n_records, previous)
         codes = {
             node: self.encoder.encode(node, records.columns[node], counted.rows)
-            for node in self.families
+            for node in self.encoder.kinds
         }
         tables = [family.count(codes) for family in self.families.values()]
         return TableCounts(CountedRows(counted.unit, counted.n_rows), tables)
 
     def count_frame(self, frame: Any) -> TableCounts:
-        if self.encoder.schema is not None:
-            raise TypeError(
-                "X must be in memory, a Dask collection or a PyArrow dataset with a schema; got a "
-                "lazy frame. Collect it, or write it to Parquet files"
-            )
         tables = []
         for family in frame.with_progress(list(self.families.values())):
             found = frame.group([family.node, *family.parents], family.n_cells, self._encode)
@@ -560,14 +570,14 @@ def observed_states(name: Hashable, values: Any, rows: np.ndarray | None) -> lis
         codes, distinct = factorise(values, rows)
     if (codes == OUTSIDE).any():
         raise ValueError(
-            f"X must hold values that can be states; column {name!r} has some that cannot be "
+            f"X must contain values that can be states; column {name!r} has some that cannot be "
             "hashed or rebuilt"
         )
     return sort_values(distinct)
 
 
 def check_state_names(states: Mapping, nodes: Iterable[Hashable]) -> None:
-    """Refuse a name that is no node if a node has no states: it is probably misspelt."""
+    """Raise an error if a name is not a node and a node has no states: probably a misspelling."""
     nodes = dict.fromkeys(nodes)
     lacking = [node for node in nodes if node not in states]
     unknown = [name for name in states if name not in nodes]
@@ -625,8 +635,8 @@ def _parents_from_edges(edges: Iterable) -> dict[Hashable, list[Hashable]]:
         nodes = tuple(edge) if is_tuple else ()
         if len(nodes) not in (1, 2):
             raise ValueError(
-                "structure must hold pairs (parent, child), or (node,) for a node without edges; "
-                f"got {edge!r}"
+                "structure must contain pairs (parent, child), or (node,) for a node without "
+                f"edges; got {edge!r}"
             )
         if not are_hashable(nodes):
             raise TypeError("structure must have nodes that can be hashed; some cannot")

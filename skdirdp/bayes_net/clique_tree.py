@@ -1,8 +1,8 @@
 """Clique trees: exact inference, and distributions fitted to noisy tables.
 
-Cliques are the maximal families, a column and its parents. The columns shared by two adjacent
-cliques separate them, so sums are computed clique by clique (Lauritzen and Spiegelhalter 1988).
-Tables are arrays with one axis for each column of their clique.
+A family is a column and its parents, and cliques are the maximal families. The columns shared by
+two adjacent cliques separate them, so sums are computed clique by clique (Lauritzen and
+Spiegelhalter 1988). Tables are arrays with one axis for each column of their clique.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from ..postprocessing.estimates import project_counts
 from .base import Codes, Family, count_joint
 
 Clique = tuple[Hashable, ...]
@@ -29,9 +30,9 @@ _TOLERANCE = 1e-7  # relative decrease of the loss below which the descent stops
 
 @dataclass(frozen=True)
 class CliqueTree:
-    """Cliques, the position of the parent of each (-1 for the root), and the states of columns.
+    """Cliques, the index of the parent of each (-1 for the root), and column sizes.
 
-    Each clique shares its separator with its parent, which precedes it.
+    Each clique shares its separator with its parent, which precedes it in `cliques`.
     """
 
     cliques: tuple[Clique, ...]
@@ -44,9 +45,11 @@ class CliqueTree:
     ) -> "CliqueTree":
         """Build the tree from the parents of each column.
 
-        Prim's algorithm: a spanning tree with the largest separators is a valid clique tree.
+        Uses Prim's algorithm. If the parents of each column lie in the family of an earlier column,
+        as `learn_parents` ensures, a spanning tree with the largest separators is a valid clique
+        tree.
         """
-        families = [frozenset((*above, node)) for node, above in parents.items()]
+        families = [frozenset((*own_parents, node)) for node, own_parents in parents.items()]
         distinct = list(dict.fromkeys(families))
         maximal = [each for each in distinct if not any(each < other for other in distinct)]
         position = {node: i for i, node in enumerate(parents)}
@@ -76,11 +79,11 @@ class CliqueTree:
     @cached_property
     def _cliques_with(self) -> dict[Hashable, set[int]]:
         """Positions of the cliques that contain each column."""
-        found: dict[Hashable, set[int]] = {node: set() for node in self.sizes}
+        positions: dict[Hashable, set[int]] = {node: set() for node in self.sizes}
         for i, clique in enumerate(self.cliques):
             for node in clique:
-                found[node].add(i)
-        return found
+                positions[node].add(i)
+        return positions
 
     def find_clique(self, nodes: Sequence[Hashable]) -> int | None:
         """Return the position of the smallest clique that contains all nodes, or None."""
@@ -88,37 +91,37 @@ class CliqueTree:
         size = {i: (prod(self.shape(self.cliques[i])), i) for i in candidates}
         return min(candidates, key=size.__getitem__, default=None)
 
-    def clique_containing(self, nodes: Sequence[Hashable]) -> int:
-        """Return the position of the smallest clique that contains all nodes, which exists."""
-        found = self.find_clique(nodes)
-        assert found is not None
-        return found
+    def get_clique(self, nodes: Sequence[Hashable]) -> int:
+        """Return the index of the smallest clique that contains all nodes; there must be one."""
+        index = self.find_clique(nodes)
+        assert index is not None
+        return index
 
     @cached_property
     def _separators(self) -> list[tuple["Projection", "Projection"]]:
-        """Projections on the separator, of each clique but the root and of its parent."""
-        found = []
-        for clique, above in zip(self.cliques[1:], self.parents[1:], strict=True):
-            parent = self.cliques[above]
+        """Projections of each clique except the root, and of its parent, onto their separator."""
+        projections = []
+        for clique, parent_index in zip(self.cliques[1:], self.parents[1:], strict=True):
+            parent = self.cliques[parent_index]
             separator = [node for node in clique if node in parent]
-            found.append((Projection(clique, separator), Projection(parent, separator)))
-        return found
+            projections.append((Projection(clique, separator), Projection(parent, separator)))
+        return projections
 
     def calibrate(self, potentials: Tables) -> Tables:
         """Return the clique marginals of the distribution proportional to the potentials.
 
-        They are nan if the product of the potentials is zero everywhere.
+        They are NaN if the product of the potentials is zero everywhere.
         """
         beliefs = [table / table.max() for table in potentials]
         for i in range(len(beliefs) - 1, 0, -1):
-            above, (own, parent) = self.parents[i], self._separators[i - 1]
+            parent_index, (own, parent) = self.parents[i], self._separators[i - 1]
             message = own.sum(beliefs[i])
-            belief = beliefs[above] * parent.expand(message / message.max())
-            beliefs[above] = belief / belief.max()
+            belief = beliefs[parent_index] * parent.expand(message / message.max())
+            beliefs[parent_index] = belief / belief.max()
         beliefs[0] = beliefs[0] / beliefs[0].sum()
         for i in range(1, len(beliefs)):
-            above, (own, parent) = self.parents[i], self._separators[i - 1]
-            target, current = parent.sum(beliefs[above]), own.sum(beliefs[i])
+            parent_index, (own, parent) = self.parents[i], self._separators[i - 1]
+            target, current = parent.sum(beliefs[parent_index]), own.sum(beliefs[i])
             factor = np.divide(target, current, out=np.zeros(target.shape), where=current > 0)
             beliefs[i] = beliefs[i] * own.expand(factor)
         return beliefs
@@ -134,15 +137,15 @@ class CliqueTree:
     def family_marginal(self, beliefs: Tables, family: Family) -> np.ndarray:
         """Return the joint probabilities of a family; rows are configurations of the parents."""
         nodes = (*family.parents, family.node)
-        i = self.clique_containing(nodes)
+        i = self.get_clique(nodes)
         table = ordered_marginal(beliefs[i], self.cliques[i], nodes)
         return table.reshape(family.n_rows, family.n_states)
 
 
 class Projection:
-    """Sums of a clique's table over all but some columns, and the reverse broadcast.
+    """Projection of a clique's table onto some of its columns, and the reverse broadcast.
 
-    Axes are found once, because fitting repeats the same few sums many times.
+    Axes are computed once, because fitting repeats the same few sums many times.
     """
 
     def __init__(self, clique: Sequence[Hashable], nodes: Sequence[Hashable]):
@@ -160,7 +163,7 @@ class Projection:
 def ordered_marginal(
     table: np.ndarray, clique: Sequence[Hashable], nodes: Sequence[Hashable]
 ) -> np.ndarray:
-    """Return the marginal of some columns, with its axes in their order."""
+    """Return the marginal of some columns, with axes in the order of `nodes`."""
     within = [node for node in clique if node in nodes]
     return np.transpose(Projection(clique, within).sum(table), [within.index(n) for n in nodes])
 
@@ -168,7 +171,7 @@ def ordered_marginal(
 def _expand_to(
     table: np.ndarray, nodes: Sequence[Hashable], clique: Sequence[Hashable]
 ) -> np.ndarray:
-    """Return a table of some columns of a clique with an axis for each column of the clique."""
+    """Expand a table of some columns of a clique to one axis for each column of the clique."""
     within = [node for node in clique if node in nodes]
     return Projection(clique, within).expand(ordered_marginal(table, nodes, within))
 
@@ -193,7 +196,7 @@ def clique_potentials(
     factors += [((node,), weights) for node, weights in (evidence or {}).items()]
     products = [np.ones(tree.shape(clique)) for clique in tree.cliques]
     for nodes, table in factors:
-        i = tree.clique_containing(nodes)
+        i = tree.get_clique(nodes)
         products[i] *= _expand_to(table, nodes, tree.cliques[i])
     return tree, products
 
@@ -202,14 +205,14 @@ def eliminate_variables(factors: Sequence[Factor], wanted: Sequence[Hashable]) -
     """Return the joint distribution of the wanted columns by variable elimination."""
     sizes = {n: s for nodes, table in factors for n, s in zip(nodes, table.shape, strict=True)}
 
-    def neighbours(name: Hashable) -> list[Hashable]:
+    def joint_scope(name: Hashable) -> list[Hashable]:
         joined = [nodes for nodes, _ in factors if name in nodes]
         return list(dict.fromkeys(node for nodes in joined for node in nodes))
 
     remaining = [name for name in sizes if name not in wanted]
     while remaining:
-        name = min(remaining, key=lambda each: prod(sizes[n] for n in neighbours(each)))
-        nodes = neighbours(name)
+        name = min(remaining, key=lambda each: prod(sizes[n] for n in joint_scope(each)))
+        nodes = joint_scope(name)
         product = _multiply([each for each in factors if name in each[0]], nodes, sizes)
         kept = [node for node in nodes if node != name]
         factors = [each for each in factors if name not in each[0]]
@@ -224,7 +227,7 @@ def _multiply(
 ) -> np.ndarray:
     """Return the product of factors as a table of the given columns."""
     if prod(sizes[node] for node in nodes) > MAX_TOTAL_CELLS:
-        raise ValueError(f"columns must be fewer: the tables have over {MAX_TOTAL_CELLS} cells")
+        raise ValueError(f"too many columns: a table would have more than {MAX_TOTAL_CELLS} cells")
     table = np.ones([sizes[node] for node in nodes])
     for each, factor in factors:
         table = table * _expand_to(factor, each, nodes)
@@ -233,7 +236,7 @@ def _multiply(
 
 @dataclass(frozen=True)
 class Measurement:
-    """Noisy counts of some columns, with the standard deviation of all cells or of each."""
+    """Noisy counts of some columns, with one standard deviation for all cells or one per cell."""
 
     nodes: Clique
     values: np.ndarray
@@ -255,7 +258,7 @@ class Measurement:
 def combine_measurements(
     cliques: Mapping[Clique, Measurement], columns: Sequence[Measurement], total: float
 ) -> list[Measurement]:
-    """Return measurements of cliques and of columns, whose counts are shrunk."""
+    """Combine measurements of cliques and columns; the counts of columns are shrunk."""
     measured = dict(cliques)
     for column in columns:
         if column.nodes in cliques:
@@ -267,16 +270,16 @@ def combine_measurements(
 
 
 class _Loss:
-    """Half the sum of squared errors, each in units of the largest precision."""
+    """Half the sum of squared errors, weighted by precision relative to the largest."""
 
     def __init__(self, tree: CliqueTree, measurements: Sequence[Measurement], total: float):
         noisy = [each for each in measurements if not each.is_exact]
-        least = min((float(np.min(each.sigma)) for each in noisy), default=1.0)
+        min_sigma = min((float(np.min(each.sigma)) for each in noisy), default=1.0)
         self._terms = []
         for each in measurements:
-            i = tree.clique_containing(each.nodes)
-            # Without any noise all measurements have the same weight.
-            weight = 1.0 if each.is_exact else (least / each.sigma) ** 2
+            i = tree.get_clique(each.nodes)
+            # Exact measurements have the same weight as the least noisy ones.
+            weight = 1.0 if each.is_exact else (min_sigma / each.sigma) ** 2
             projection = Projection(tree.cliques[i], each.nodes)
             self._terms.append((i, projection, each.values / total, weight))
         self.max_curvature = sum(float(np.max(weight)) for *_, weight in self._terms)
@@ -297,9 +300,9 @@ def fit_tables(
 ) -> Tables:
     """Return the clique marginals of the distribution that fits measured counts best.
 
-    Minimises the weighted squared error by mirror descent (McKenna, Sheldon and Miklau 2019),
-    which keeps all tables positive and consistent. Every clique must be measured, and every
-    other measurement must lie within one. `total` is the number of records.
+    Minimises the weighted squared error by mirror descent (McKenna, Sheldon and Miklau 2019), which
+    keeps all tables positive and consistent. Every clique must be measured, and the columns of
+    every other measurement must lie within one clique. `total` is the number of records.
     """
     loss = _Loss(tree, measurements, total)
     measured = {each.nodes: each for each in measurements}
@@ -312,19 +315,19 @@ def fit_tables(
         for _ in range(max_steps):
             for _ in range(_MAX_HALVINGS):
                 moved = [table - step * slope for table, slope in zip(logs, gradient, strict=True)]
-                found = tree.calibrate([np.exp(table - table.max()) for table in moved])
-                new_value, new_gradient = loss(found)
+                candidate = tree.calibrate([np.exp(table - table.max()) for table in moved])
+                new_value, new_gradient = loss(candidate)
                 expected = sum(
                     float(np.vdot(slope, before - after))
-                    for slope, before, after in zip(gradient, beliefs, found, strict=True)
+                    for slope, before, after in zip(gradient, beliefs, candidate, strict=True)
                 )
-                if value - new_value >= expected / 2:  # false for nan, too
+                if value - new_value >= expected / 2:  # also false for NaN
                     break
                 step /= 2
             else:
                 break
             decrease = value - new_value
-            logs, beliefs, value, gradient = moved, found, new_value, new_gradient
+            logs, beliefs, value, gradient = moved, candidate, new_value, new_gradient
             step *= _STEP_GROWTH
             if decrease <= _TOLERANCE * value:
                 break
@@ -340,8 +343,8 @@ def _initial_table(measurement: Measurement, total: float) -> np.ndarray:
     return near / near.sum()
 
 
-def clip_counts(values: np.ndarray) -> np.ndarray:
-    """Return noisy counts as probabilities: negative ones as 0, equal ones if all are."""
+def clipped_probabilities(values: np.ndarray) -> np.ndarray:
+    """Return noisy counts as probabilities: negative counts become 0; uniform if all are 0."""
     positive = np.maximum(values, 0.0)
     total = positive.sum()
     return positive / total if total > 0 else np.full(values.shape, 1 / values.size)
@@ -350,8 +353,8 @@ def clip_counts(values: np.ndarray) -> np.ndarray:
 def shrink_counts(values: np.ndarray, total: float, sigma: float) -> np.ndarray:
     """Shrink noisy counts towards equal counts.
 
-    The positive-part estimator of James and Stein (1961), with the bound that counts of a
-    total differ from equal ones no more than if all records were in one cell.
+    A variant of the positive-part James-Stein estimator. The estimated signal is bounded by its
+    largest possible value, which is attained if all records are in one cell.
     """
     n = len(values)
     noise = (n - 1) * sigma**2
@@ -360,11 +363,3 @@ def shrink_counts(values: np.ndarray, total: float, sigma: float) -> np.ndarray:
     excess = values - total / n
     signal = np.clip(excess @ excess - noise, 0.0, total**2 * (1 - 1 / n))
     return total / n + signal / (signal + noise) * excess
-
-
-def project_counts(values: np.ndarray, total: float) -> np.ndarray:
-    """Return the nearest non-negative numbers with the given sum."""
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    last = np.flatnonzero(falling > excess)[-1]
-    return np.maximum(values - excess[last], 0.0)

@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..schema import MISSING_STATE, OUTSIDE, Categories, Dates, Kind, Numbers, distinct_cells
-from .clique_tree import project_counts, shrink_counts
+from ..postprocessing.estimates import project_counts
+from ..schema import MISSING_STATE, OUTSIDE, Categories, Dates, Numbers, distinct_cells
+from .clique_tree import shrink_counts
 
 # Numeric columns are counted in at most this many bins, which are grouped later.
 _N_FINE_BINS = 128
 # Logarithmic borders become evenly spaced below this fraction of the larger bound.
 _SMALLEST_SCALE = 1 / 4096
-# The smallest positive float: the bin from 0 to here holds 0 alone.
+# The smallest positive float: the bin from 0 to here contains only 0.
 _AFTER_ZERO = float(np.nextafter(0.0, 1.0))
 # Cells with at most half a record count as empty, even without noise.
 _MIN_COUNT = 0.5
@@ -94,7 +95,7 @@ class BinCells:
     """
 
     kind: Numbers | Dates
-    edges: tuple[float, ...]  # on the axis of the kind
+    edges: tuple[float, ...]  # edges on the axis of the kind
 
     @classmethod
     def from_kind(cls, kind: Numbers | Dates) -> "BinCells":
@@ -186,7 +187,7 @@ class BinCells:
             if self.kind.is_discrete and low < high:
                 low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
             left, right = np.maximum(left, low), np.minimum(right, high)
-        # The bin of 0 holds 0 alone.
+        # The bin of 0 contains only 0.
         right = np.where(right == _AFTER_ZERO, left, right)
         return self.kind.draw(left, right, missing, generator)
 
@@ -200,19 +201,18 @@ class BinCells:
         except ValueError as error:
             raise ValueError(f"given for {name!r}: {error}") from None
         if low > high:
-            raise ValueError(f"given must have low <= high; for {name!r} it has not")
+            raise ValueError(f"given must have low <= high for {name!r}")
         return low, high
 
 
 Cells = CategoryCells | BinCells
 
 
-def cells_of_kind(kind: Kind, *, is_categorical: bool = False) -> Cells:
-    """Return the cells of a column of a declared kind."""
-    if isinstance(kind, Categories):
-        return CategoryCells(kind, is_categorical)
-    assert isinstance(kind, Numbers | Dates)
-    return BinCells.from_kind(kind)
+def encode_cells(kind: Any, codes: np.ndarray, is_categorical: bool) -> tuple[Cells, np.ndarray]:
+    """Return the cells of a column of a declared kind, and the cell of each encoded value."""
+    by_category = isinstance(kind, Categories)
+    cells: Cells = CategoryCells(kind, is_categorical) if by_category else BinCells.from_kind(kind)
+    return cells, cells.from_codes(codes)
 
 
 # Groups --------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ def _group_adjacent(counts: np.ndarray, min_count: float, max_runs: int) -> np.n
         held += count
         if held >= enough:
             group, held = group + 1, 0.0
-    # The remaining cells join the last group if they hold too few records.
+    # The remaining cells join the last group if they contain too few records.
     if held < min_count and groups[-1] == group > 0:
         groups[groups == group] = group - 1
     return groups

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._contributions import count_cells
+from .._contributions import column_blocks, count_cells
 from .._validation import are_hashable
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
@@ -30,18 +30,17 @@ from ..schema import (
 )
 from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
-from .columns import cells_of_kind
+from .columns import encode_cells
 
 # The constants were chosen on the adult data set.
 # Shares of the budget of column counts, of scores of pairs, and of clique tables.
 _BUDGET_SHARES = (0.25, 0.05, 0.70)
 # The share of a clique grows with its cells to this power, which minimises the l1 error.
 _CELL_EXPONENT = 2 / 3
-# Columns are counted together up to this number of combinations of their states, and tables of
-# this number of blocks are compared with independence at once. Both affect only the speed.
-_MAX_BLOCK_CELLS = 128
+# Tables of this number of blocks of columns are compared with independence at once. It affects only
+# the speed.
 _BLOCKS_AT_ONCE = 64
-#: State of values that too few records hold.
+#: State of values that occur in too few records.
 _OTHER_STATE = "other"
 
 
@@ -103,7 +102,7 @@ def _check_edges(
 ) -> list[tuple[Hashable, Hashable]]:
     edges = [() if isinstance(edge, str | bytes) else tuple(edge) for edge in given.get(key, ())]
     if any(len(edge) != 2 for edge in edges):
-        raise ValueError(f"constraints[{key!r}] must hold pairs (parent, child)")
+        raise ValueError(f"constraints[{key!r}] must contain pairs (parent, child)")
     _check_known(key, [node for edge in edges for node in edge], columns)
     return [(edge[0], edge[1]) for edge in edges]
 
@@ -173,17 +172,15 @@ class EncodedTable:
                 table.domains[name] = None
                 table.unlisted[name] = UnlistedColumn(*found, is_categorical)
                 continue
-            table.domains[name] = cells = cells_of_kind(kind, is_categorical=is_categorical)
-            table.cells[name] = cells.from_codes(codes[name])
+            table.domains[name], table.cells[name] = encode_cells(kind, codes[name], is_categorical)
         return table
 
     def add_states(self, selected: Mapping[Hashable, Categories]) -> None:
         """Encode the unlisted columns by their selected states."""
         for name, kind in selected.items():
             column = self.unlisted[name]
-            self.domains[name] = cells_of_kind(kind, is_categorical=column.is_categorical)
-            codes = kind.encode_distinct(column.codes, column.distinct)
-            self.cells[name] = kind.finish(codes)
+            codes = kind.finish(kind.encode_distinct(column.codes, column.distinct))
+            self.domains[name], self.cells[name] = encode_cells(kind, codes, column.is_categorical)
 
     def count(self) -> dict[Hashable, np.ndarray]:
         """Return the exact number of records in each cell of each column."""
@@ -264,7 +261,7 @@ class ReleaseSchedule:
         # The smallest share of a clique, next to as many of the largest and as many columns.
         smallest = np.sqrt(1 + 2 * n_columns * max_cells**_CELL_EXPONENT)
         largest_noise = replace(self._cliques, sigma=self._cliques.sigma * smallest)
-        # Noise that cannot be drawn is refused before the charge.
+        # Noise that cannot be drawn raises an error before the charge.
         for mechanism in (whole, *selections, self._column, self._pair, largest_noise):
             mechanism.check_table(np.zeros(1))
 
@@ -275,7 +272,7 @@ class ReleaseSchedule:
     def _add_noise(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
         if mechanism.is_exact:
             return values
-        # Not an assert statement, which `python -O` removes.
+        # An assert statement would be removed by `python -O`.
         if self._generator is None:
             raise AssertionError("a step was about to be released before it was charged")
         return mechanism.noisy(values, self._generator)
@@ -319,11 +316,11 @@ class ReleaseSchedule:
 def select_categories(
     mechanism: SelectionMechanism, column: UnlistedColumn, generator: np.random.Generator | None
 ) -> Categories:
-    """Release the values that enough records hold as states, and one state for all others."""
+    """Release the values that occur in enough records as states, and one state for all others."""
     counts = count_cells(column.codes[column.codes >= 0], len(column.distinct))
-    # Noise on a count of 0 would publish a name that no counted record holds.
+    # Noise on a count of 0 would publish a name that occurs in no counted record.
     if not counts.all():
-        raise AssertionError("a name that no counted record holds was about to be published")
+        raise AssertionError("a name that occurs in no counted record was about to be published")
     # An additional count without a name, so that the table is never empty.
     published = mechanism.draw(np.append(counts, 0.0), generator)[:-1]
     found = [column.distinct[i] for i in np.flatnonzero(published > 0)]
@@ -346,53 +343,6 @@ def estimate_total(columns: Iterable[Measurement]) -> float:
 # Search -----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _ColumnBlock:
-    """Columns that are counted together: codes of the combinations of their states."""
-
-    start: int
-    sizes: list[int]
-    codes: np.ndarray
-    has_state: np.ndarray | None  # 1 where a combination has a state; None for a single column
-
-    @classmethod
-    def from_columns(cls, start: int, sizes: list[int], codes: list[np.ndarray]) -> "_ColumnBlock":
-        joint = codes[0]
-        for each, size in zip(codes[1:], sizes[1:], strict=True):
-            joint = joint * np.int64(size) + each
-        if len(sizes) == 1:
-            return cls(start, sizes, joint, None)
-        states = [each.ravel() for each in np.indices(sizes)]
-        identities = [np.eye(size)[each] for size, each in zip(sizes, states, strict=True)]
-        return cls(start, sizes, joint, np.hstack(identities))
-
-    def sum_states(self, table: np.ndarray) -> np.ndarray:
-        """Return counts of the states of each column, from rows that are combinations."""
-        return table if self.has_state is None else self.has_state.T @ table
-
-    def count_pairs(self, other: "_ColumnBlock") -> np.ndarray:
-        """Return the exact counts of all pairs of states; whole numbers are added exactly."""
-        n_cells, n_others = prod(self.sizes), prod(other.sizes)
-        if other is self:
-            joint = np.diag(count_cells(self.codes, n_cells))
-        else:
-            cells = self.codes * np.int64(n_others) + other.codes
-            joint = count_cells(cells, n_cells * n_others).reshape(n_cells, -1)
-        return other.sum_states(self.sum_states(joint).T).T
-
-
-def _column_blocks(codes: Codes, shares: Mapping[Hashable, np.ndarray]) -> list[_ColumnBlock]:
-    """Group adjacent columns into blocks with few combinations of states."""
-    sizes = [len(shares[name]) for name in codes]
-    columns, blocks, start = list(codes.values()), [], 0
-    for stop in range(1, len(sizes) + 1):
-        if stop == len(sizes) or prod(sizes[start : stop + 1]) > _MAX_BLOCK_CELLS:
-            part = slice(start, stop)
-            blocks.append(_ColumnBlock.from_columns(start, sizes[part], columns[part]))
-            start = stop
-    return blocks
-
-
 def pair_distances(codes: Codes, shares: Mapping[Hashable, np.ndarray], total: float) -> np.ndarray:
     """Return the exact l1 distance of each pair's counts from those of independent columns.
 
@@ -400,7 +350,8 @@ def pair_distances(codes: Codes, shares: Mapping[Hashable, np.ndarray], total: f
     distances are whole, exact, and change by no more than the counts do: docs/theory.md,
     section 17.
     """
-    blocks, parts = _column_blocks(codes, shares), [shares[name] for name in codes]
+    parts = [shares[name] for name in codes]
+    blocks = column_blocks(list(codes.values()), [len(share) for share in parts])
     distances = np.zeros((len(parts), len(parts)))
     for i, first in enumerate(blocks):
         rows = slice(first.start, first.start + len(first.sizes))
@@ -476,7 +427,7 @@ class _Search:
         self._scores = scores
         self._states = np.array([sizes[node] for node in columns], dtype=float)
         self._cell_cost, self._max_cells = cell_cost, max_cells
-        self._allowed_scores = scores.copy()  # of parent, child
+        self._allowed_scores = scores.copy()  # indexed by parent, child
         for parent, child in constraints.forbidden:
             self._allowed_scores[number[parent], number[child]] = -np.inf
         self._required = {

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..accountant import LedgerError
-from . import ledger, schema, synthesize, terminal
+from . import audit, crosstab, ledger, schema, synthesize, terminal
 from .terminal import EXIT_DAMAGED, EXIT_ERROR, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, CommandError
 
 __all__ = ["main"]
@@ -41,7 +41,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     top = _Parser(
         prog="skdirdp",
-        description="Differentially private estimators, and the ledgers of what they spend.",
+        description="Differentially private estimators, and ledgers of privacy budgets.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -50,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     ledger.add_to(commands)
     schema.add_to(commands)
     synthesize.add_to(commands)
+    crosstab.add_to(commands)
+    audit.add_to(commands)
     return top
 
 
@@ -60,16 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given:
         return _run(demonstrate, [])
     if any("\0" in argument for argument in given):
-        return _complain("an argument must not contain a null character", EXIT_USAGE, given)
+        return _print_error("an argument must not contain a null character", EXIT_USAGE, given)
     try:
         options = _parser().parse_args(given)
-    except SystemExit as end:  # after help
+    except SystemExit as end:  # raised after the help
         return int(end.code or 0)
     except CommandError as error:
-        return _complain(str(error), error.code, given)
+        return _print_error(str(error), error.code, given)
     run = getattr(options, "run", None)
     if run is None:
-        return _complain("a command is missing; skdirdp --help lists them", EXIT_USAGE, given)
+        return _print_error("a command is missing; skdirdp --help lists them", EXIT_USAGE, given)
     return _run(lambda: run(options), given)
 
 
@@ -92,9 +94,9 @@ def _run(command: Callable[[], int], given: Sequence[str]) -> int:
         sys.stdout.flush()
         return code
     except CommandError as error:
-        return _complain(str(error), error.code, given)
+        return _print_error(str(error), error.code, given)
     except LedgerError as error:
-        return _complain(str(error), EXIT_DAMAGED, given)
+        return _print_error(str(error), EXIT_DAMAGED, given)
     except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
@@ -102,12 +104,12 @@ def _run(command: Callable[[], int], given: Sequence[str]) -> int:
         return EXIT_INTERRUPTED
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        return _complain(f"{place}{error.strerror or error}", EXIT_ERROR, given)
+        return _print_error(f"{place}{error.strerror or error}", EXIT_ERROR, given)
     except (ValueError, TypeError, ImportError, ArithmeticError, RuntimeError) as error:
-        return _complain(str(error) or type(error).__name__, EXIT_ERROR, given)
+        return _print_error(str(error) or type(error).__name__, EXIT_ERROR, given)
 
 
-def _complain(message: str, code: int, given: Sequence[str]) -> int:
+def _print_error(message: str, code: int, given: Sequence[str]) -> int:
     print(f"skdirdp: {terminal.redact_message(message, given)}", file=sys.stderr)
     return code
 

@@ -23,7 +23,7 @@ from ..accountant.reports import (
 from ..accountant.schema import declared_unit
 from ..reporting.pages import write
 from ..reporting.redact import is_url, without_password
-from ..reporting.statements import ADAPTIVE_LIMIT, number, rounded_up
+from ..reporting.statements import ADAPTIVE_LIMIT, EXAMPLE_RATE, number, percent_up, rounded_up
 from . import terminal
 from .terminal import EXIT_DAMAGED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, Column, CommandError
 
@@ -105,8 +105,8 @@ def _add_create(actions: Any) -> None:
     parser.add_argument("--adjacency", choices=("replace", "add_remove"), help=about)
     parser.add_argument(
         "--unit",
-        help="the protected unit: record (a single row), or a name for persons who may have "
-        "several rows, such as patient or household; charges for single rows are then refused "
+        help="the protected unit: record (a single row), or a noun for a person who may have "
+        "several rows, such as patient or household; charges for single rows are then rejected "
         "(default: that of the first charge)",
     )
     plan = parser.add_mutually_exclusive_group()
@@ -155,7 +155,7 @@ def open_ledger(place: str, name: str | None = None) -> PrivacyAccountant:
 
 
 def _exists(place: str, name: str | None) -> bool:
-    storage = open_storage(place, name)  # refuses names that look like an address
+    storage = open_storage(place, name)  # raises for names that look like an address
     return storage.find() is not None if is_url(place) else os.path.exists(place)
 
 
@@ -228,7 +228,7 @@ def _print(options: Any, result: dict[str, Any], lines: list[str]) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value for JSON; an infinite number becomes a text that ``float`` accepts."""
+    """Convert a value for JSON; an infinite number becomes a string that ``float`` accepts."""
     if isinstance(value, float) and not math.isfinite(value):
         return "Infinity"
     if isinstance(value, dict):
@@ -284,7 +284,14 @@ def _total(options: Any) -> int:
     total, charges = accountant.total(delta), len(accountant)
     result = {**_facts(accountant), "charges": charges, "total": total, "at_delta": delta}
     line = f"ε = {rounded_up(total)} at δ = {number(delta)}, of {plural(charges, 'charge')}"
-    return _print(options, result, [line])
+    rate = float(accountant.true_positive_rate(EXAMPLE_RATE))
+    advantage = accountant.advantage()
+    result |= {"true_positive_rate": {f"{EXAMPLE_RATE}": rate}, "advantage": advantage}
+    attacks = (
+        f"attacks with {percent_up(EXAMPLE_RATE)} false alarms: at most {percent_up(rate)} "
+        f"detections; guesses between two cases: at most {percent_up(advantage / 2, 50)} right"
+    )
+    return _print(options, result, [line, attacks])
 
 
 def _verify(options: Any) -> int:

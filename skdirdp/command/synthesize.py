@@ -23,10 +23,21 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "synthesize", about)
     parser.add_argument("table", metavar="IN", help="a CSV file with a header")
     parser.add_argument("output", metavar="OUT", help="output; replaces an existing file")
-    about = "public description of the columns: TOML, or JSON of the same shape"
-    parser.add_argument("--schema", required=True, metavar="FILE", help=about)
     about = "public constraints on the structure: TOML or JSON with required, forbidden and order"
     parser.add_argument("--structure", metavar="FILE", help=about)
+    about = "records to draw (default: as many as IN)"
+    parser.add_argument("--rows", type=whole_number, metavar="N", help=about)
+    about = "parents of a column (default: 3)"
+    parser.add_argument("--max-parents", type=whole_number, default=3, help=about)
+    parser.add_argument("--report", metavar="PAGE", help="write a page about the guarantee")
+    add_fit_options(parser)
+    parser.set_defaults(run=_synthesize)
+
+
+def add_fit_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that fit an estimator to a table."""
+    about = "public description of the columns: TOML, or JSON of the same shape"
+    parser.add_argument("--schema", required=True, metavar="FILE", help=about)
     parser.add_argument("--epsilon", type=real_number, required=True, help="the budget")
     about = "delta of the budget (default: 1e-5)"
     parser.add_argument("--delta", type=real_number, default=1e-5, help=about)
@@ -34,16 +45,17 @@ def add_to(commands: Any) -> None:
     about += "adding or removing one"
     relations = ("replace", "add_remove")
     parser.add_argument("--adjacency", choices=relations, default="replace", help=about)
-    about = "records to draw (default: as many as IN)"
-    parser.add_argument("--rows", type=whole_number, metavar="N", help=about)
-    about = "parents of a column (default: 3)"
-    parser.add_argument("--max-parents", type=whole_number, default=3, help=about)
     parser.add_argument("--ledger", help="ledger to charge: a file, or the address of a database")
     parser.add_argument("--name", help="name of the ledger in a database")
     parser.add_argument("--label", help="label of the charge")
-    parser.add_argument("--report", metavar="PAGE", help="write a page about the guarantee")
     parser.add_argument("--quiet", action="store_true", help="do not print progress")
-    parser.set_defaults(run=_synthesize)
+
+
+def open_accountant(options: argparse.Namespace) -> Any:
+    """Return the accountant of the options, or None."""
+    if options.name is not None and options.ledger is None:
+        raise CommandError("--name is for ledgers in a database; pass one to --ledger", EXIT_USAGE)
+    return None if options.ledger is None else open_ledger(options.ledger, options.name)
 
 
 def _synthesize(options: argparse.Namespace) -> int:
@@ -53,14 +65,12 @@ def _synthesize(options: argparse.Namespace) -> int:
     if options.structure is not None:
         inputs.append(options.structure)
         constraints = read_mapping(options.structure, "constraints", _CONSTRAINTS)
-    _check_writable(options.output, inputs)
-    _check_writable(options.report, [*inputs, options.output])
-    if options.name is not None and options.ledger is None:
-        raise CommandError("--name is for ledgers in a database; pass one to --ledger", EXIT_USAGE)
-    accountant = None if options.ledger is None else open_ledger(options.ledger, options.name)
-    _print_progress(options, "reading the table")
+    check_writable(options.output, inputs)
+    check_writable(options.report, [*inputs, options.output])
+    accountant = open_accountant(options)
+    print_progress(options, "reading the table")
     table = schema.read_csv(options.table)
-    _print_progress(options, f"learning {len(schema.features)} columns")
+    print_progress(options, f"learning {len(schema.features)} columns")
     from ..bayes_net import PrivateBayesNet
 
     model = PrivateBayesNet(
@@ -74,7 +84,7 @@ def _synthesize(options: argparse.Namespace) -> int:
         label=options.label,
     ).fit(table)
     n_rows = round(model.n_records_) if options.rows is None else options.rows
-    _print_progress(options, f"drawing {n_rows} records")
+    print_progress(options, f"drawing {n_rows} records")
     records = model.sample(n_rows)
     write(options.output, csv_text(records, schema), inputs)
     if options.report is not None:
@@ -83,8 +93,8 @@ def _synthesize(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _check_writable(path: str | None, inputs: list[str]) -> None:
-    """Refuse an output that must not or cannot be written, before anything is charged."""
+def check_writable(path: str | None, inputs: list[str]) -> None:
+    """Raise an error, before any charge, if the output must not or cannot be written."""
     if path is None:
         return
     check_output(path, inputs)
@@ -98,7 +108,7 @@ def _check_writable(path: str | None, inputs: list[str]) -> None:
 def _summarise(options: argparse.Namespace, model: Any, records: Any) -> None:
     edges = sum(map(len, model.structure_.values()))
     lines = [
-        f"Wrote {options.output}: {len(model.columns_)} columns, joined by {edges} dependences",
+        f"Wrote {options.output}: {len(model.columns_)} columns, connected by {edges} edges",
         model.privacy_.statement(),
     ]
     if options.report is not None:
@@ -113,6 +123,7 @@ def _summarise(options: argparse.Namespace, model: Any, records: Any) -> None:
     print(wrap(lines, terminal_width()))
 
 
-def _print_progress(options: argparse.Namespace, what: str) -> None:
+def print_progress(options: argparse.Namespace, what: str) -> None:
+    """Print a step on the error stream, unless the command is quiet."""
     if not options.quiet:
         print(f"skdirdp: {what}", file=sys.stderr, flush=True)

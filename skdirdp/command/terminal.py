@@ -62,7 +62,7 @@ class Column(NamedTuple):
     name: str
     min_width: int  # 0 if the column is never truncated
     priority: int = 0  # columns with a smaller priority are dropped first
-    align_right: bool = False  # for numbers
+    align_right: bool = False  # True for numbers
 
 
 def terminal_width() -> int:

@@ -5,15 +5,21 @@ As in scikit-learn, ``from_estimator`` and the other ``from_...`` methods comput
 something is drawn.
 """
 
-from .estimators import BudgetCurveDisplay, HistogramDisplay
+from .estimators import BudgetCurveDisplay, EffectsDisplay, HistogramDisplay
 from .network import BayesNetDisplay, MarginsDisplay
-from .privacy import LedgerDisplay, PrivacyProfileDisplay
+from .privacy import AuditDisplay, LedgerDisplay, PrivacyProfileDisplay, TradeOffDisplay
+from .tables import ForestDisplay, TableDisplay
 
 __all__ = [
+    "AuditDisplay",
     "BayesNetDisplay",
     "BudgetCurveDisplay",
+    "EffectsDisplay",
+    "ForestDisplay",
     "HistogramDisplay",
     "LedgerDisplay",
     "MarginsDisplay",
     "PrivacyProfileDisplay",
+    "TableDisplay",
+    "TradeOffDisplay",
 ]

@@ -37,7 +37,7 @@ class Display:
                 import matplotlib.pyplot as plt
             except ImportError as error:
                 raise ImportError("matplotlib is needed: pip install matplotlib") from error
-            _, ax = plt.subplots(layout="constrained", figsize=self._figure_size())
+            _, ax = plt.subplots(layout="constrained", figsize=self.figure_size())
             if self._legend_beside:
                 legend = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
         self.ax_, self.figure_ = ax, ax.figure
@@ -49,7 +49,7 @@ class Display:
             ax.legend(**legend)
         return self
 
-    def _figure_size(self) -> Any:
+    def figure_size(self) -> Any:
         """Return width and height of a new figure in inches; None is matplotlib's default."""
 
     def _draw(self, ax: Any, **options: Any) -> None:
@@ -69,7 +69,8 @@ def to_svg(display: Display, prefix: str, **options: Any) -> str | None:
         return None
     file = io.StringIO()
     with style.context(["default", _SVG_STYLE]), np.errstate(all="ignore"):
-        figure = Figure(figsize=(7.2, 3.4), layout="constrained")
+        size = display.figure_size() or (7.2, 3.4)
+        figure = Figure(figsize=size, layout="constrained")
         display.plot(ax=figure.add_subplot(), **options).ax_.set_title("")
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     svg = file.getvalue()

@@ -15,8 +15,8 @@ from .base import Display
 # Sizes of a box and of its lines of text, in units of the distance between two nodes.
 _BOX_WIDTH, _BOX_HEIGHT = 0.86, 0.62
 _NAME_HEIGHT, _STATES_HEIGHT = 0.15, 0.12
-_EDGE_WIDTH = 0.35  # of the space for an edge that passes a layer
-_INCHES = (1.7, 1.45)  # for each node and layer of a new figure
+_EDGE_WIDTH = 0.35  # width of the space for an edge that passes a layer
+_INCHES = (1.7, 1.45)  # inches per node and per layer of a new figure
 _MIN_INCHES = (6.0, 3.5)
 _MAX_ROWS = 64
 _MAX_ROWS_WITH_NUMBERS = 4
@@ -111,7 +111,7 @@ class BayesNetDisplay(Display):
             tables[node] = _average_rows(table)
         return cls(parents, tables, states).plot(ax=ax, **options)
 
-    def _figure_size(self) -> np.ndarray:
+    def figure_size(self) -> np.ndarray:
         positions = np.array([*layered(self.parents)[0].values()])
         return np.maximum(_MIN_INCHES, np.multiply(np.ptp(positions, axis=0) + 1, _INCHES))
 
@@ -122,7 +122,7 @@ class BayesNetDisplay(Display):
         ax.set(title="Released network", xlim=(left, right), ylim=(low, high))
         ax.set_axis_off()
         inches = ax.get_window_extent().width / ax.figure.dpi
-        points = 72 * inches / (right - left)  # for each unit of the horizontal axis
+        points = 72 * inches / (right - left)  # points per unit of the horizontal axis
         self.boxes_: dict[Hashable, Any] = {}
         for node in self.parents:
             mesh = self._draw_node(ax, node, *places[node], points, {"cmap": "Blues", **options})
@@ -159,7 +159,7 @@ class BayesNetDisplay(Display):
 def _write(
     ax: Any, x: float, y: float, text: str, points: float, largest: float = 7, **options: Any
 ) -> None:
-    """Write a text in the given width, with a smaller font or an ellipsis if necessary."""
+    """Draw a string in the given width, with a smaller font or an ellipsis if necessary."""
     size = min(largest, points / _FONT_ASPECT / max(len(text), 1))
     if size < _MIN_FONT:
         size, letters = _MIN_FONT, int(points / _FONT_ASPECT / _MIN_FONT)
@@ -292,12 +292,12 @@ class MarginsDisplay(Display):
             Axes, None for a new figure, and options of matplotlib's `imshow`.
         """
         check_is_fitted(estimator)
-        if not hasattr(estimator, "count_margins"):
+        if not hasattr(estimator, "empirical_marginals"):
             kind = type(estimator).__name__
             raise TypeError(f"estimator must be a PrivateBayesNet; got a {kind}")
         wanted = list(estimator.columns_ if columns is None else columns)
-        shares = estimator.count_margins(X, [(name,) for name in wanted])
-        shares |= estimator.count_margins(X, list(combinations(wanted, 2)))
+        shares = estimator.empirical_marginals(X, [(name,) for name in wanted])
+        shares |= estimator.empirical_marginals(X, list(combinations(wanted, 2)))
         distances = np.empty((len(wanted), len(wanted)))
         for nodes, public in shares.items():
             released = estimator.marginal(list(nodes)).to_numpy()
@@ -305,7 +305,7 @@ class MarginsDisplay(Display):
             distances[i, j] = distances[j, i] = np.abs(released - public.ravel()).sum() / 2
         return cls(wanted, distances).plot(ax=ax, **options)
 
-    def _figure_size(self) -> np.ndarray:
+    def figure_size(self) -> np.ndarray:
         return np.maximum((4.5, 3.8), 0.55 * len(self.columns) + np.array([2.0, 1.4]))
 
     def _draw(self, ax: Any, **options: Any) -> None:

@@ -17,7 +17,8 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from ..schema import ARROW_TYPES, DASK_TYPES, FRAME_TYPES, has_type
+from .._persons import check_person
+from ..schema import ARROW_TYPES, DASK_TYPES, LAZY_FRAME_TYPES, Schema, check_row_order, has_type
 from .in_memory import Counter, InMemoryTable, Part, TableCounts
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "compute_dask",
     "lazy_for_dask",
     "open_batch",
+    "open_by_schema",
     "open_table",
 ]
 
@@ -55,7 +57,7 @@ _FRAMES = "Polars lazy frames, DuckDB relations, and other lazy frames that narw
 KINDS = (
     Kind("Dask arrays and frames", DASK_TYPES, "dask", "DaskTable", "dask"),
     Kind("PyArrow datasets and streams of batches", ARROW_TYPES, "arrow", "ArrowTable", "frames"),
-    Kind(_FRAMES, FRAME_TYPES, "frames", "LazyTable", "frames"),
+    Kind(_FRAMES, LAZY_FRAME_TYPES, "frames", "LazyTable", "frames"),
 )
 
 
@@ -82,6 +84,19 @@ def open_table(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = N
     return InMemoryTable(X, given) if kind is None else kind.open(X, given)
 
 
+def open_by_schema(schema: Schema | None, X: Any, groups: Any, max_rows: int) -> Any:
+    """Return a table with its engine; a schema may name the column of ids."""
+    table = open_table(X, groups=groups)
+    if table.in_memory or schema is None or schema.person is None:
+        return table
+    check_person(schema, groups, max_rows)
+    check_row_order(schema.person, X)
+    key: Any = schema.person
+    if has_type(X, DASK_TYPES) and not hasattr(X, "columns"):  # an array
+        key = X[:, list(schema).index(key)]
+    return open_table(X, groups=key)
+
+
 def open_batch(X: Any, y: Any, sample_weight: Any, groups: Any) -> Part:
     """Return a batch for `partial_fit`, which must be in memory."""
     _check_not_incremental()
@@ -103,7 +118,7 @@ def _check_not_incremental() -> None:
         return
     try:
         address = distributed.get_worker().address
-    except ValueError:  # not on a worker
+    except ValueError:  # this process is not a worker
         return
     if address.startswith("inproc://"):  # all workers share one process
         return

@@ -1,8 +1,8 @@
-"""Count Dask arrays and DataFrames on the workers, and add the counts in a tree reduction.
+"""Count the records of Dask collections on the workers, and add the counts in a tree reduction.
 
-Only the sum of the counts is sent to the client. The workers receive the public parameters of
-the estimator, without its accountant and random generator. If a worker is lost, a part may be
-counted twice, but the release is drawn once, in the process that called `fit`.
+Only the sum of the counts is sent to the client. The workers receive the public parameters of the
+estimator, without its accountant and random generator. If a worker is lost, the counts of a part
+may be computed again, but the noise is drawn only once, in the process that called `fit`.
 """
 
 from dataclasses import replace
@@ -26,7 +26,8 @@ _FAN_IN = 8
 class DaskTable:
     """Dask array or DataFrame, with the labels, weights and ids of its records.
 
-    `sample` is an empty table like a part. `given` names the `fit` parameters that were passed.
+    `empty` is an empty table with the same columns as a partition of X. `given` names the `fit`
+    parameters that were passed.
     """
 
     in_memory = False
@@ -38,9 +39,9 @@ class DaskTable:
         self._is_frame = hasattr(X, "to_dask_array")
         if self._is_frame:
             self._roles = ColumnRoles.from_names(list(X.columns), given)
-            self.sample = X._meta[self._roles.features]
+            self.empty = X._meta[self._roles.features]
         else:
-            self.sample = np.empty((0, X.shape[1]))
+            self.empty = np.empty((0, X.shape[1]))
             X = X.rechunk({1: -1}) if X.numblocks[1] > 1 else X
         self._X = X
         self._others = {
@@ -98,7 +99,8 @@ class DaskTable:
             counts.append(dask.delayed(in_memory.count_part, pure=False)(shared, part, previous))
             if "groups" in self.given:
                 # Ids are sent from worker to worker, but not to the client.
-                previous = dask.delayed(_count_rows, pure=False)(shared, part, previous)
+                count = dask.delayed(in_memory.count_per_person, pure=False)
+                previous = count(shared, part, previous)
         while len(counts) > 1:
             counts = [
                 dask.delayed(in_memory.add_counts, pure=False)(counts[start : start + _FAN_IN])
@@ -122,10 +124,6 @@ def _split(roles: ColumnRoles | None, records: Any, **others: Any) -> Part:
     return Part(records, **others) if roles is None else roles.split(records, **others)
 
 
-def _count_rows(counter: Counter, part: Part, previous: Any) -> Any:
-    return in_memory.count_per_person(counter, part.groups, previous)
-
-
 def _call(model: Any, method: str, records: Any, meta: Any) -> Any:
     """Return the result of a method for a part, or `meta` if the part is empty."""
     return getattr(model, method)(records) if records.shape[0] else meta
@@ -136,7 +134,8 @@ def _compute(counts: Delayed) -> Any:
     with errors_without_data():
         try:
             return _compute_with_progress(counts)
-        except BaseException as error:  # a cancelled future does not raise an Exception
+        # A cancelled future raises CancelledError, which is not an Exception.
+        except BaseException as error:
             # Only errors of the cluster itself are certain to contain no data.
             if type(error).__module__.partition(".")[0] not in ("distributed", "asyncio"):
                 raise

@@ -38,6 +38,11 @@ class Counter(ABC):
 
     max_rows: int
 
+    @property
+    def by_schema(self) -> bool:
+        """Whether cells are encoded by a schema, which no engine of a lazy frame can do."""
+        return False
+
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
     ) -> CountedRows:
@@ -71,7 +76,7 @@ class TableCounts:
 class ColumnRoles:
     """Roles of the columns of a DataFrame."""
 
-    features: list[Any]  # in the order of the DataFrame
+    features: list[Any]  # feature columns, in the order of the DataFrame
     named: dict[str, Any]  # parameters of `fit` that are column names
 
     @classmethod
@@ -147,15 +152,29 @@ def count_part(counter: Counter, part: Part, previous: Any = None) -> Any:
         return FailedCount.from_error(error)
 
 
-def count_per_person(counter: Counter, groups: Any, previous: Any) -> Any:
+def count_per_person(counter: Counter, part: Part, previous: Any) -> Any:
     """Return the number of counted records of each person up to the end of a part."""
-    if isinstance(previous, FailedCount) or len(groups) == 0:
+    n_rows = len(part.groups)
+    if isinstance(previous, FailedCount) or n_rows == 0:
         return previous
     try:
         # The next part does not need the positions of the rows.
-        return replace(counter.select_rows(groups, len(groups), previous), rows=None)
+        return replace(counter.select_rows(part.groups, n_rows, previous), rows=None)
     except Exception as error:
         return FailedCount.from_error(error)
+
+
+def count_blocks(counter: Counter, parts: Iterable[Part], by_ids: bool) -> Any:
+    """Return the counts of parts that are read one after the other."""
+    total, previous = None, None
+    with errors_without_data():
+        for part in parts:
+            total = add_counts([total, count_part(counter, part, previous)])
+            if isinstance(total, FailedCount):
+                break
+            if by_ids:
+                previous = count_per_person(counter, part, previous)
+    return check_total(total)
 
 
 def add_counts(counts: list[Any]) -> Any:

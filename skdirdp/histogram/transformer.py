@@ -10,23 +10,22 @@ from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import check_given_counts
+from .._docs import shared_docs
 from .._messages import describe, errors_without_data, warn
-from .._persons import CountedRows, check_person, select_persons, select_rows
+from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import by_column, check_cells, check_integer, check_real, check_sizes
 from ..base import CountingEstimator, NoisyTablesMixin, ReleaseContext, ReleasePlan
-from ..engines import Part, TableCounts, lazy_for_dask, open_table
+from ..engines import Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
-from ..schema import Schema, as_numbers
+from ..schema import FINE_SCALES, FineGrid, Schema, as_numbers, fine_grid, quantile_borders
 from .columns import SchemaColumns
 from .histogram import (
     BLOCK_ENTRIES,
-    FINE_SCALES,
     BinCounter,
     FeatureBins,
-    FineGrid,
     NoisyHistogram,
     ReleasedHistogram,
     assign_bins,
@@ -36,15 +35,14 @@ from .histogram import (
     check_room,
     empty_table,
     exact_quantiles,
-    fine_grid,
     observed_bounds,
-    quantile_borders,
     value_edges,
 )
 
 _FLOATS = (np.float64, np.float32)
 
 
+@shared_docs
 class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, CountingEstimator):
     """Private bins for numeric columns; drop-in replacement for `KBinsDiscretizer`.
 
@@ -66,54 +64,27 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         Bins of about equally many records, or of equal width. A value that many records
         share fills a bin by itself.
     schema : Schema, default=None
-        Public description of the columns of X. Bounds, categories, the ids of persons and
-        `max_rows` are then those of the schema, and features are in its order, without keys
-        and ignored columns. Each category is a bin. Missing values, and cells that do not fit,
-        have a bin of their own, the last, if the column allows them.
+        Public description of the columns of X. Bounds, categories, person ids and `max_rows` are
+        then taken from the schema, and features are in its order, without keys and ignored columns.
+        Each category is a bin. Missing values, and cells that do not fit, have a bin of their own,
+        the last, if the column allows them.
     bounds : (low, high), or array-like or dict of such pairs, one per feature, default=None
         Public bounds on all features, or on each, in order or by name. Bounds that are None
         are taken from the data, with a warning. Values beyond fall into the end bins.
     n_categories : int, array-like of shape (n_features,) or dict, default=None
-        Number of categories of each feature with integer codes from 0, in order or by name;
-        None for numeric features. Each category is a bin. An int holds for all features.
+        Number of categories of each feature with integer codes from 0, in order or by name; None
+        for numeric features. Each category is a bin. An int applies to all features.
     n_fine_bins : int, default=512
         Number of bins of the released histogram of a numeric feature. Quantile bins consist
         of these, so it must be at least `n_bins`.
     fine_scale : {"mixed", "linear", "symlog"}, default="mixed"
         Spacing of the fine bins: even, even in a symmetric logarithm, or half of each.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
+    {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_rows}
     postprocess : bool, default=True
         Whether to post-process the noisy counts, at no privacy cost: the Dirichlet prior is
         subtracted, and the CDF is made monotone. If False, probabilities are released, and
         their bias is corrected with `n_samples`.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {accountant, label, random_state}
 
     Attributes
     ----------
@@ -129,12 +100,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         Edges of its bins.
     release_ : list of ndarray of shape (number of fine bins,)
         Noisy counts; probabilities if `postprocess=False` or `epsilon` is infinite.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {privacy_, n_features_in_, feature_names_in_}
 
     Notes
     -----
@@ -159,7 +125,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     True
     """
 
-    _columns_: SchemaColumns | None  # with a schema
+    _columns_: SchemaColumns | None  # None without a schema
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **CountingEstimator._parameter_constraints,
@@ -231,22 +197,23 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
             engine (docs/scale.md).
         y : Ignored
         groups : array-like of shape (n_samples,), or str, default=None
-            Person of each record, as whole numbers or strings, or the name of the column
-            that holds them. Only the first `max_rows` records of each person are counted. If
-            None, no person has more. Not given if the schema has a `person`.
+            Person of each record, as whole numbers or strings, or the name of the column that
+            contains them. Only the first `max_rows` records of each person are counted. If None,
+            each person is assumed to have at most `max_rows` records. Not given if the schema has a
+            `person`.
 
         Returns
         -------
         self
         """
         with self._fitting() as context:
-            table = self._open(X, groups)
+            table = open_by_schema(self.schema, X, groups, self.max_rows)
             if table.in_memory:
                 X, counted = self._select(table.part)
                 bins, leaks = self._choose_bins(X)
                 counts = TableCounts(counted, bins.count(X))
             else:
-                self._set_features(table.sample)
+                self._set_features(table.empty)
                 bins = self._declared_bins(table.kind)
                 counts = table.count(BinCounter(self._for_workers(), bins, int(self.max_rows)))
                 X, leaks = None, []
@@ -295,8 +262,8 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     def fine_bins(self, columns: Any) -> list[np.ndarray]:
         """Return the edges of the fine bins that `fit` would count, without any data.
 
-        Bin k holds the values from edge k on that are below edge k + 1; values beyond the
-        bounds are in the first and the last bin. A category is a bin of its own.
+        Bin k contains the values from edge k on that are below edge k + 1; values beyond the bounds
+        are in the first and the last bin. Each category is a separate bin.
 
         Parameters
         ----------
@@ -373,14 +340,6 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
                 self.bin_edges_[k] = np.append(self.bin_edges_[k], np.inf)
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
 
-    def _open(self, X: Any, groups: Any) -> Any:
-        """Return the table with its engine; ids of persons may be in a column of the schema."""
-        table = open_table(X, groups=groups)
-        if table.in_memory or self.schema is None or self.schema.person is None:
-            return table
-        check_person(self.schema, groups, self.max_rows)
-        return open_table(X, groups=self.schema.person)
-
     def _select(self, part: Part) -> tuple[np.ndarray, CountedRows]:
         """Return the counted records of a table in memory as numbers."""
         if self.schema is None:
@@ -407,15 +366,13 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
             return None
         if self.bounds is not None or self.n_categories is not None:
             raise ValueError(
-                "bounds and n_categories must not be given with a schema, which has them"
+                "bounds and n_categories must not be given with a schema, which declares them"
             )
         if names is None:
             records = self.schema.records(sample, optional=True)
             names = [name for name in self.schema.features if name in records.columns]
         self._columns_ = SchemaColumns.from_names(self.schema, names)
-        self.n_features_in_ = len(names)
-        if all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(names, dtype=object)
+        self._set_feature_names(names)
         return self._columns_
 
     def _declare_features(self, columns: Any) -> None:
@@ -656,7 +613,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         if "onehot" in self.encode:
             X = bins_from_onehot(X, self.n_bins_)
         if np.any(X < 0) or np.any(self.n_bins_ <= X):
-            raise ValueError("X must hold bins from 0 to n_bins_ - 1 of each feature")
+            raise ValueError("X must contain bins from 0 to n_bins_ - 1 of each feature")
         bins = X.astype(np.intp)
         columns = [self._representatives(k)[bins[:, k]] for k in range(bins.shape[1])]
         return np.column_stack(columns).astype(X.dtype, copy=False)
@@ -786,7 +743,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
             elif histogram is not None:
                 drawn[:, k] = np.interp(generator.random(n_samples), histogram.cdf, histogram.edges)
                 if histogram.has_missing:
-                    drawn[generator.random(n_samples) < histogram.missing_share, k] = np.nan
+                    drawn[generator.random(n_samples) < histogram.probabilities[-1], k] = np.nan
         return drawn if self._columns_ is None else self._columns_.decode(drawn)
 
     def __sklearn_tags__(self):

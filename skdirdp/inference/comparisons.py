@@ -22,8 +22,8 @@ from .hypotheses import check_two_way, check_values, corrected, projected
 _TRACE = 33
 # Smallest expected count of a category in a measure of association: none is excluded.
 _MIN_MARGIN = 0.5
-# Smallest expected count plus variance of the noise for which contrasts of a table are nearly
-# normal: the usual rule for chi-squared tests.
+# Smallest expected count, plus the variance of Gaussian or gamma noise, for which contrasts of a
+# table are nearly normal: the usual rule for chi-squared tests.
 _MIN_EXPECTED = 5.0
 # A variance, or a margin, is known if it exceeds this many deviations of its noise.
 _MIN_SIGNAL = 4.0
@@ -294,7 +294,8 @@ def correlation(
     start = np.clip(value, -1.0, 1.0)
     low, high = (np.where(known, last_accepted(accepts, start, end), end) for end in (-1.0, 1.0))
     lead = table.counts.shape[: table.batch_dims]
-    return Estimate(start.reshape(lead), low.reshape(lead), high.reshape(lead), confidence)
+    value, low, high = (each.reshape(lead) for each in (start, low, high))
+    return Estimate(value, low, high, confidence)
 
 
 def _noise_variance(table: NoisyTable, weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -340,6 +341,8 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     law = table.law
     flat = table.counts.reshape(-1, table.size)
     counts, totals = corrected(flat, table.n_records)
+    if law.r > 0:
+        counts = flat  # the noise of large counts would be spread over all cells
     # Margins of dependent variables are sums; the noise must not hide the smallest of them.
     sums = [counts.reshape(-1, *shape).sum(axis=axis) for axis in (2, 1)]
     noise = [np.sqrt(law.variance * size) for size in (shape[1], shape[0])]
@@ -351,7 +354,9 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     expected = rows[:, :, np.newaxis] * columns[:, np.newaxis] * totals[:, np.newaxis, np.newaxis]
     expected = expected.reshape(counts.shape)
     if not law.is_exact:
-        known &= expected.min(axis=-1) + law.variance >= _MIN_EXPECTED
+        # Noise with light tails makes small counts more nearly normal.
+        light = 0.0 if law.b > 0 else law.variance
+        known &= expected.min(axis=-1) + light >= _MIN_EXPECTED
     dof = (shape[0] - 1) * (shape[1] - 1)
     statistic, weak, strong, centre = _standardised(counts, totals, (rows, columns), law)
     tails = (1 - confidence) / 2
@@ -365,7 +370,8 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     low, high = np.where(known, low, 0.0), np.where(known, high, 1.0)
     lead = table.counts.shape[: table.batch_dims]
     value = np.clip(value, low, high)
-    return Estimate(value.reshape(lead), low.reshape(lead), high.reshape(lead), confidence)
+    value, low, high = (each.reshape(lead) for each in (value, low, high))
+    return Estimate(value, low, high, confidence)
 
 
 def _standardised(counts, totals, margins, law):

@@ -4,12 +4,14 @@ from .additive import GaussianMechanism, LaplaceMechanism
 from .base import JointMechanism, Mechanism
 from .calibration import calibrate
 from .dirichlet import DirichletMechanism
+from .distributed import DistributedDirichletMechanism
 from .simplex import SimplexMechanism
 from .tables import CountTable
 
 __all__ = [
     "CountTable",
     "DirichletMechanism",
+    "DistributedDirichletMechanism",
     "GaussianMechanism",
     "JointMechanism",
     "LaplaceMechanism",

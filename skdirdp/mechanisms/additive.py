@@ -195,8 +195,8 @@ class _AdditiveMechanism(Mechanism):
 
     def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         # The noisy counts sum to the number of records, up to relatively small noise.
-        found = self._noisy_with_total(release, n_samples)
-        return found / found.sum()
+        noisy = self._noisy_with_total(release, n_samples)
+        return noisy / noisy.sum()
 
     def _noisy_with_total(self, release: np.ndarray, total: float) -> np.ndarray:
         """Return the noisy counts of a release, if their total is the given one.
@@ -230,10 +230,10 @@ class _AdditiveMechanism(Mechanism):
         # noise inside a run then has the weight of the cells outside, and vice versa.
         size, n_cells = len(noisy), stop - first
         part = n_cells / size
-        found = sums_of_runs(noisy, first, stop) + part * (n_samples - noisy.sum())
+        estimates = sums_of_runs(noisy, first, stop) + part * (n_samples - noisy.sum())
         tail = (1 - confidence) / (2 * len(first))
         off = self._reach(1 - part, n_cells, part, size - n_cells, tail)
-        lower, upper = (found - off) / n_samples, (found + off) / n_samples
+        lower, upper = (estimates - off) / n_samples, (estimates + off) / n_samples
         return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
 
     def _count_limits(self, sums, n_cells, tail):
@@ -411,8 +411,8 @@ class LaplaceMechanism(_AdditiveMechanism):
             off = above(np.array([size]))[0]
             least = _first_reaching(counts, n_samples - off, least)
             most = _first_reaching(counts, n_samples + off, least)
-        found = [counts(least), counts(most)]
-        return self._limits_from_counts(found, (first, stop), n_samples, below, above)
+        extremes = [counts(least), counts(most)]
+        return self._limits_from_counts(extremes, (first, stop), n_samples, below, above)
 
     def _reach(self, weight, n_cells, rest, others, tail):
         # Chernoff's bound as in `_tail_of_sum`; no weighted theta exceeds 1.

@@ -32,12 +32,12 @@ class Mechanism(PrivacyCurves):
 
     Parameters
     ----------
-    adjacency : {"replace", "add_remove"}, default="replace"
+    adjacency : {"replace", "add_remove", "replace_person", "add_remove_person"}, default="replace"
         Whether neighbouring data sets differ by replacing one record, or by adding or removing
         one. With "replace_person" or "add_remove_person" they differ by all records of a person.
     max_count, max_total : float
-        Public bounds on the entries of one record or person in the table. Without `max_total` a
-        record contributes to a single cell, with a weight of at most `max_count`.
+        Public bounds on the contribution of one record or person to the table. Without `max_total`
+        a record contributes to a single cell, with a weight of at most `max_count`.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Mechanism(PrivacyCurves):
     @property
     @abstractmethod
     def noise(self) -> Noise:
-        """Distribution of the noise of a noisy count."""
+        """Distribution of the noise added to a count."""
 
     @property
     @abstractmethod
@@ -121,7 +121,7 @@ class Mechanism(PrivacyCurves):
         """Return positive probabilities for each row of a two-dimensional table."""
 
     def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
-        """Raise an error if the mechanism cannot draw a table, of whole numbers or not."""
+        """Raise an error if the mechanism cannot draw a table. `whole`: all counts are integers."""
 
     def _released_without_noise(self, counts: np.ndarray) -> np.ndarray:
         return smoothed_mean(counts, self.smoothing)
@@ -144,7 +144,7 @@ class Mechanism(PrivacyCurves):
 
     @abstractmethod
     def _count_limits(self, sums: np.ndarray, n_cells: np.ndarray, tail: float) -> Limits:
-        """Return limits for sums of counts, from noisy sums; each fails with probability `tail`."""
+        """Return limits for sums of counts; each fails with probability at most `tail`."""
 
     def expected_divergence(self, table: CountTable) -> float:
         """Return the expected KL divergence between a published row and the true row.
@@ -152,7 +152,7 @@ class Mechanism(PrivacyCurves):
         Parameters
         ----------
         table : CountTable
-            Public description of the table, whose rows have a reference distribution.
+            Public description of the table. Its rows are assumed to have a reference distribution.
         """
         if not table.postprocess or self.is_exact:
             return self._divergence_as_drawn(table)
@@ -161,17 +161,17 @@ class Mechanism(PrivacyCurves):
         )
 
     def with_precision(self, precision: float) -> "Mechanism":
-        """Return the mechanism with its noise divided by a number.
+        """Return the mechanism with its noise scale divided by `precision`.
 
         Parameters
         ----------
         precision : float
-            Positive.
+            Positive factor.
         """
         return self._with_precision(check_real("precision", precision, above=0))
 
     def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
-        """Estimate the share of the records in each cell, with errors of mean about 0.
+        """Return approximately unbiased estimates of the share of records in each cell.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class Mechanism(PrivacyCurves):
             Public number of records in the row.
         """
         if self.is_exact:
-            return without_smoothing(release, self.smoothing, n_samples, len(release))
+            return remove_smoothing(release, self.smoothing, n_samples, len(release))
         return self._unbiased(release, n_samples)
 
     def limits(
@@ -193,23 +193,23 @@ class Mechanism(PrivacyCurves):
         n_samples: float,
         confidence: float,
     ) -> Limits:
-        """Return simultaneous limits (lower, upper) for the true shares of runs of cells.
+        """Return simultaneous confidence limits (lower, upper) for the shares of runs of cells.
 
         Parameters
         ----------
         release : ndarray of shape (n_categories,)
             A released row.
         first, stop : ndarray of int of shape (n_runs,)
-            A run consists of the cells from `first` to before `stop`, at least one.
+            A run consists of the cells ``first`` to ``stop - 1`` and contains at least one cell.
         n_samples : float
             Public number of records in the row.
         confidence : float in (0, 1)
-            Probability that all limits hold, at least.
+            Minimum probability that all limits hold.
         """
         check_real("confidence", confidence, above=0, below=1)
         if self.is_exact:
             released, n_cells = sums_of_runs(release, first, stop), stop - first
-            exact = without_smoothing(released, self.smoothing, n_samples, len(release), n_cells)
+            exact = remove_smoothing(released, self.smoothing, n_samples, len(release), n_cells)
             return exact, exact
         return self._limits(release, first, stop, n_samples, confidence)
 
@@ -253,7 +253,7 @@ class Mechanism(PrivacyCurves):
 
     @classmethod
     def calibrate(cls, **budget_and_sizes: Any) -> Any:
-        """Return the mechanism of smallest expected divergence within a budget.
+        """Return the mechanism with the smallest expected divergence within a budget.
 
         Parameters
         ----------
@@ -280,8 +280,8 @@ class Mechanism(PrivacyCurves):
         Parameters
         ----------
         counts : array-like of shape (..., n_categories)
-            Non-negative. Each row along the last axis becomes a distribution. The whole array
-            is one table: a record changes it once, within `max_count` and `max_total`.
+            Non-negative. Each row along the last axis becomes a distribution. The whole array is
+            one table: a record contributes at most `max_count` per cell and `max_total` in total.
         random_state : None, int, Generator or RandomState
             If None, the noise is cryptographically secure.
         accountant : PrivacyAccountant, optional
@@ -313,12 +313,12 @@ class Mechanism(PrivacyCurves):
         """
         if self.is_exact:
             return
-        check_platform()  # an unsuitable platform must fail before the charge
+        check_platform()  # an unsuitable platform must raise before the accountant is charged
         grid = self.contribution.grid if grid is None else grid
         if counts.max() >= 2.0**53:
             raise ValueError(
-                "counts must be below 2^53, because floats do not represent every whole number "
-                "above; got a larger entry"
+                "counts must be below 2^53, because floats do not represent every larger whole "
+                "number; got a larger entry"
             )
         whole = is_whole(counts)
         if not whole and not is_whole(counts / grid):
@@ -376,7 +376,7 @@ class Mechanism(PrivacyCurves):
         requests : sequence of Request
             Tables with their mechanisms.
         """
-        # In the batches of `draw_all`, because a batch that is not whole needs more bits.
+        # Check the batches of `draw_all`, because batches with fractional counts need more bits.
         for batch in _batches(requests, [request.counts for request in requests]):
             for request in _join_equal(batch):
                 request.mechanism.check_table(request.counts, request.grid)
@@ -388,7 +388,7 @@ class Request(NamedTuple):
     mechanism: Mechanism
     counts: np.ndarray
     grid: float  # public power of two that divides all counts
-    as_counts: bool = False  # noisy counts, for which the guarantee is proved, or probabilities
+    as_counts: bool = False  # whether to draw noisy counts instead of probabilities
 
 
 #: Two-dimensional blocks of rows, each with the array that the result is written to.
@@ -396,7 +396,7 @@ _Batch = list[tuple[Request, np.ndarray]]
 
 
 def _batches(requests: Sequence[Request], targets: Sequence[np.ndarray]) -> Iterator[_Batch]:
-    """Yield blocks that are drawn together: mechanisms of one type, several small tables."""
+    """Yield batches that are drawn together, each with mechanisms of a single type."""
     kinds: dict[tuple[type[Mechanism], bool], _Batch] = {}
     for request, target in zip(requests, targets, strict=True):
         if request.mechanism.is_exact:
@@ -459,9 +459,9 @@ def _draw_batch(batch: _Batch, generator: np.random.Generator) -> None:
 
 @dataclass(frozen=True)
 class JointMechanism(PrivacyCurves):
-    """Several mechanisms whose releases are one charge.
+    """Several mechanisms whose releases are charged together.
 
-    Its dominating pairs are the products of their pairs (docs/theory.md, section 1).
+    Its dominating pairs are the products of those of its parts (docs/theory.md, section 1).
 
     Parameters
     ----------
@@ -488,7 +488,7 @@ class JointMechanism(PrivacyCurves):
 
     @classmethod
     def from_mechanisms(cls, mechanisms: Iterable[Mechanism]) -> "JointMechanism":
-        """Return one release by each mechanism, with equal mechanisms counted.
+        """Build a joint mechanism with one release per mechanism; equal ones become one part.
 
         Parameters
         ----------
@@ -531,14 +531,14 @@ def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
     return weights
 
 
-def without_smoothing(mean, smoothing: float, n_samples: float, n_categories: int, n_cells=1):
+def remove_smoothing(mean, smoothing: float, n_samples: float, n_categories: int, n_cells=1):
     """Return ``x / N`` from smoothed means of counts x with total N, or from sums of cells."""
     s = smoothing / n_samples
     return mean * (1 + n_categories * s) - n_cells * s
 
 
 def sums_of_runs(row: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Return the sums of the cells from `first` to before `stop`."""
+    """Return the sums of the cells from `first` up to, but not including, `stop`."""
     below = np.concatenate([[0.0], np.cumsum(row)])
     return below[stop] - below[first]
 

@@ -37,7 +37,7 @@ MECHANISMS = ("dirichlet", "gaussian", "laplace", "auto")
 _ADDITIVE = {"gaussian": GaussianMechanism, "laplace": LaplaceMechanism}
 
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances for the logarithm of a parameter
-_MAX_SECANTS, _MAX_STEP = 8, 4.0  # of the secant search; `largest_allowed` is the fallback
+_MAX_SECANTS, _MAX_STEP = 8, 4.0  # limits of the secant search; `largest_allowed` is the fallback
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
 # Base-2 logarithm of the prior of post-processed tables, which is subtracted after the release.
 _LOG2_ALPHA = 20
@@ -156,10 +156,6 @@ def calibrate(
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
     max_count, max_total, floor : float
         As in `DirichletMechanism`.
-
-    Returns
-    -------
-    Mechanism
 
     Examples
     --------

@@ -17,7 +17,7 @@ from ..accounting.pairs import BetaPair, FractionalPair, GammaPair
 from ..accounting.worst_case import DIRECTIONS, WorstCase
 from ..numerics.conservative import quotient_up, safe_root
 from ..numerics.rows import is_whole
-from .base import Mechanism, normalise, sums_of_runs, without_smoothing
+from .base import Mechanism, normalise, remove_smoothing, sums_of_runs
 from .sampling import grids
 from .sampling.gamma import gamma_cells, gamma_cells_of_all
 from .tables import ContributionBound, CountTable, Noise, entry_quadrature
@@ -116,10 +116,20 @@ class DirichletMechanism(Mechanism):
         # includes shapes of whole ones.
         self._shapes(counts.max(), grid, whole=whole)
 
+    def short_parameters(self, grid: float) -> tuple[float, float]:
+        """Return r, rounded down, and alpha, rounded up, as they are drawn.
+
+        Parameters
+        ----------
+        grid : float
+            Public power of two that divides all counts.
+        """
+        return _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
+
     def _shapes(self, counts: np.ndarray, grid: float, *, whole: bool) -> tuple[np.ndarray, int]:
         """Return ``r x + alpha`` as integers over a power of two."""
         places = -int(np.log2(grid))
-        r, alpha = _short_parameters(self.r, self.alpha, places)
+        r, alpha = self.short_parameters(grid)
         # The representation of a count does not matter, and whole numbers need fewer bits.
         places = 0 if whole else places
         if r == 0:
@@ -137,7 +147,7 @@ class DirichletMechanism(Mechanism):
     def _noisy_counts(self, grid, *drawn):
         # The guarantee is proved for the gamma variables, before they are divided by their sum.
         # Their mean and their variance are r x + alpha.
-        r, alpha = _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
+        r, alpha = self.short_parameters(grid)
         noisy = grids.midpoints(*drawn)
         noisy -= alpha
         noisy /= r or self.r
@@ -174,7 +184,7 @@ class DirichletMechanism(Mechanism):
 
     def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         # E Y is the smoothed mean: (x + s) / (N + d s)
-        return without_smoothing(release, self.smoothing, n_samples, len(release))
+        return remove_smoothing(release, self.smoothing, n_samples, len(release))
 
     def _limits(self, release, first, stop, n_samples, confidence):
         released = np.minimum(sums_of_runs(release, first, stop), 1.0)
@@ -313,8 +323,8 @@ def dominating_cells(alpha: float) -> tuple[tuple[float, float], ...]:
     values = _intensity_per_count(drops[:, np.newaxis] / steps, alpha)
     within = np.minimum(values[:-1], values[1:])
     bounds = [(1, None)] + [(0, None)] * (len(steps) - 1)
-    found = linprog(steps, A_ub=-within, b_ub=np.full(len(within), -most), bounds=bounds)
-    amounts = found.x if found.success else most * (steps == 1)
+    solution = linprog(steps, A_ub=-within, b_ub=np.full(len(within), -most), bounds=bounds)
+    amounts = solution.x if solution.success else most * (steps == 1)
     amounts = np.where(amounts > 1e-12, amounts, 0.0)
     # Correct the tolerance of the solver with cells of size 1, which suffice on their own.
     lacking = max(0.0, 1 - float(np.min(within @ amounts)) / most)
@@ -419,8 +429,8 @@ def tcdp_epsilon(
     values = [epsilon(gamma) for gamma in grid]
     best = int(np.argmin(values))
     bounds = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
-    found = minimize_scalar(epsilon, bounds=bounds, method="bounded", options={"xatol": 1e-9})
-    return min((float(found.fun), float(found.x)), (values[best], float(grid[best])))
+    result = minimize_scalar(epsilon, bounds=bounds, method="bounded", options={"xatol": 1e-9})
+    return min((float(result.fun), float(result.x)), (values[best], float(grid[best])))
 
 
 def tcdp_for_approximate(

@@ -165,7 +165,7 @@ class CountTable:
             raise TypeError(f"postprocess must be True or False; got {self.postprocess!r}")
 
     def per_person(self, max_rows: int) -> "CountTable":
-        """Return the table with bounds on persons.
+        """Return the table with bounds per person.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class CountTable:
         return replace(self, contribution=self.contribution.for_person(max_rows), of_persons=True)
 
     def relation(self, adjacency: str) -> str:
-        """Return the adjacency relation of a release: between records or between persons.
+        """Return the adjacency relation of a release: between records or between people.
 
         Parameters
         ----------

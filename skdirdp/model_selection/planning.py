@@ -128,7 +128,7 @@ class SelectionReport(PrivacyReport):
     run_epsilon: float = float("inf")
     fit_epsilon: float = float("inf")
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         first = self.mechanisms[0][0] if self.mechanisms else None
         selection = first.parts[0] if isinstance(first, AllOf) else first
         if isinstance(selection, RepeatedSelection):
@@ -257,9 +257,9 @@ def split_persons(
     """Return the positions of the counted records to fit to, and of those to hold out.
 
     Each person is held out, with all records, by an independent coin, under both adjacencies.
-    Couple the coins of the persons in both data sets, and those of a person and the replacement.
-    Given the coins, the data sets differ in the records of one person in one part, so the
-    guarantee of a run is that of its fit or of its score (docs/theory.md, section 14).
+    Couple the coins of the people in both data sets, and those of a person and the replacement.
+    Given the coins, the data sets differ in the records of one person in one part, so the guarantee
+    of a run is that of its fit or of its score (docs/theory.md, section 14).
     """
     if isinstance(cv, bool) or not isinstance(cv, Integral) or cv < 2:
         raise ValueError(

@@ -33,11 +33,11 @@ from .scoring import GRID, PrivateScorer, rank_table, score_table, set_range
 BUDGET_PARAMETERS = ("accountant", "adjacency", "delta", "epsilon", "order")
 _STEP = "estimator"
 
-#: Reason why a search cannot protect persons with several rows.
+#: Reason why a search cannot protect people with several rows.
 ROWS_ONLY = (
     "a search splits and scores rows, and its noise is for one row, but a person with several rows "
     "could be fitted to and held out at once. Declare the person in a Schema, and begin the "
-    "pipeline with schema.encoder(): then persons are split and scored"
+    "pipeline with schema.encoder(): then people are split and scored"
 )
 
 
@@ -78,12 +78,12 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
 
 
 def _check_same_persons(schema: Schema | None, other: Schema | None) -> None:
-    """Refuse a candidate whose schema reads ids otherwise, because persons are split once."""
+    """Raise an error if the schemas of candidates identify people differently."""
     names = ("person", "max_rows", "missing_values")
     if any(getattr(schema, name, None) != getattr(other, name, None) for name in names):
         raise ValueError(
             "the schemas of all candidates must have the same person, max_rows and missing_values, "
-            "because all candidates protect the same persons; some differ"
+            "because all candidates protect the same people; some differ"
         )
 
 

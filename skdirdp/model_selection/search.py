@@ -14,6 +14,7 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from .._docs import shared_docs
 from .._messages import errors_without_data, warn
 from .._random import noise_generator, sampling_generator
 from .._sklearn_compat import (
@@ -31,7 +32,7 @@ from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import check_platform
 from ..pipeline import PrivatePipeline
-from ..pipeline.inputs import ids_by_schema, labels_by_name
+from ..pipeline.inputs import collected, ids_by_schema, labels_by_name
 from ..pipeline.public_steps import reachable
 from . import planning, runs
 from .planning import ROUTES, Route, SearchPlan, SelectionReport
@@ -43,7 +44,7 @@ MEAN_RUNS = 10
 
 #: Attributes of scikit-learn's searches that are not published, with the reason.
 _WITHHELD = {
-    "cv_results_": "it would hold the scores of all runs, and only the best run is charged",
+    "cv_results_": "it would contain the scores of all runs, and only the best run is charged",
     "best_score_": "it would be an exact score of private records; use `released_score_`, the "
     "score of the best run with noise",
     "n_runs_": "the number of runs reveals information on the other scores",
@@ -106,9 +107,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         X : array-like of shape (n_samples, n_features)
             Training records.
         y : array-like of shape (n_samples,), or str, default=None
-            Labels, or the name of their column if the estimator is a pipeline whose first
-            step has a schema. If the schema has a `person`, persons are held out instead of
-            records.
+            Labels, or the name of their column if the estimator is a pipeline whose first step has
+            a schema. If the schema has a `person`, people are held out instead of records.
         **params : dict of str -> object
             Parameters of the `fit` of the estimator, split with the records.
 
@@ -123,7 +123,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             )
         with self._fitting():
             self._validate_params()
-            self._fit(X, y, params)
+            self._fit(collected(self.estimator, X, y, *params.values()), y, params)
         return self
 
     def _fit(self, X: Any, y: Any, params: dict[str, Any]) -> None:
@@ -382,6 +382,7 @@ def _take(X: Any, y: Any, positions: np.ndarray) -> tuple[Any, Any]:
     return take_records(X, positions), take_records(y, positions) if is_vector else y
 
 
+@shared_docs
 class PrivateGridSearchCV(_PrivateSearch):
     """Grid search whose parameters, model and score can be published together.
 
@@ -414,23 +415,7 @@ class PrivateGridSearchCV(_PrivateSearch):
     verbose : int, default=0
         If positive, the progress is always shown. If 0, it is shown on terminals, except for
         repetition, whose guarantee requires that the number of runs is not seen.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {epsilon, delta, order, adjacency, accountant, label, random_state}
 
     Attributes
     ----------
@@ -447,12 +432,7 @@ class PrivateGridSearchCV(_PrivateSearch):
         Scorer of the search.
     privacy_ : SelectionReport
         Privacy guarantee of the fit.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {classes_, n_features_in_, feature_names_in_}
 
     Notes
     -----

@@ -51,11 +51,11 @@ def _convert(scope: Any, operator: Any, container: Any) -> None:
     inner = scope.declare_local_operator(get_model_alias(type(model)), model)
     inner.inputs.append(operator.inputs[0])
     for name, output in zip(("label", "probabilities"), operator.outputs, strict=True):
-        found = scope.declare_local_variable(name, type(output.type)())
-        inner.outputs.append(found)
+        variable = scope.declare_local_variable(name, type(output.type)())
+        inner.outputs.append(variable)
         container.add_node(
             "Identity",
-            found.full_name,
+            variable.full_name,
             output.full_name,
             name=scope.get_unique_operator_name("Identity"),
         )

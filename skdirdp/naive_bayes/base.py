@@ -41,10 +41,10 @@ class ClassCounts:
 
     rows: CountedRows  # number of counted records, and the unit of privacy
     classes: np.ndarray  # weight of each class
-    contribution: ContributionBound  # of a record, to `classes`
+    contribution: ContributionBound  # contribution of a record to `classes`
     features: Any  # counts by feature and class, with `tables`, `missing` and addition
     leaks: tuple[str, ...]  # public parameters that were taken from the data
-    bounded: bool  # whether all records were held to the bounds that privacy needs
+    bounded: bool  # whether all records were bounded, as privacy requires
     weighted: bool  # whether records have weights, whose sum is not public
 
     def __add__(self, other: "ClassCounts") -> "ClassCounts":
@@ -68,7 +68,7 @@ class NaiveBayesPlan(ReleasePlan):
         if self.is_private and not counts.bounded:
             raise ValueError(
                 "epsilon must be finite when records are counted for a private release; it was "
-                "infinite, and they were not held to any bounds. Call fit to start again"
+                "infinite, and they were counted without bounds. Call fit to start again"
             )
         self.counts = counts
         self.known_prior = model._known_prior(self.is_private)
@@ -91,9 +91,9 @@ class NaiveBayesPlan(ReleasePlan):
 class Estimate(NamedTuple):
     """Estimate of a table of counts after its release; exact without noise."""
 
-    counts: np.ndarray  # of shape (n_rows, n_categories)
-    probabilities: np.ndarray  # of the same shape, smoothed
-    smoothing: float  # to add to `counts` to get `probabilities`
+    counts: np.ndarray  # shape (n_rows, n_categories)
+    probabilities: np.ndarray  # the same shape, smoothed
+    smoothing: float  # added to `counts` to get `probabilities`
 
     @classmethod
     def as_drawn(cls, table: CountTable, drawn: np.ndarray, shares: np.ndarray) -> "Estimate":
@@ -188,7 +188,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     _counts_records: ClassVar[bool] = True
 
     def _check_size(self, n_columns: int) -> None:
-        """Refuse tables that would not fit into memory."""
+        """Raise an error if tables would not fit into memory."""
 
     # Fitting -----------------------------------------------------------------------
 
@@ -435,8 +435,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         self._check_declared(table.kind, self._undeclared("sample_weight" in table.given))
-        with errors_without_data(X=table.sample):
-            validate_data(self, table.sample, skip_check_array=True)
+        with errors_without_data(X=table.empty):
+            validate_data(self, table.empty, skip_check_array=True)
         self.classes_ = check_classes(self.classes, self.class_prior)
         # Checks that need no records come first.
         self._check_size(self.n_features_in_)
@@ -461,10 +461,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             lambda weight: self._check_weight(weight, weight[:, np.newaxis]),
             exact=not self._is_private,
         )
-        found = frame.group([frame.label], len(self.classes_), self._encode_label_column)
-        rows = frame.counted(found.n_rows, self.max_rows)
+        groups = frame.group([frame.label], len(self.classes_), self._encode_label_column)
+        rows = frame.counted(groups.n_rows, self.max_rows)
         features = self._count_features_of_frame(frame)
-        return self._class_counts(rows, found.codes, found.weights, features)
+        return self._class_counts(rows, groups.codes, groups.weights, features)
 
     def _encode_label_column(self, records: Any) -> np.ndarray:
         """Return the positions of the labels in a frame of one column."""
@@ -498,12 +498,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             bounded=is_private,
             weighted=self.max_weight is not None,
         )
-
-    def _name_features(self, names: Any, n_features: int) -> None:
-        """Set the number of features, and their names if all are strings."""
-        self.n_features_in_ = n_features
-        if names is not None and all(isinstance(name, str) for name in names):
-            self.feature_names_in_ = np.array(list(names), dtype=object)
 
     # Releasing ---------------------------------------------------------------------
 
@@ -542,7 +536,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             shares = prior / prior.sum()
             self.class_count_ = plan.n_samples * shares if plan.is_private else plan.counts.classes
             self._set_feature_attributes(estimates, plan.alpha - plan.smoothing, plan.is_private)
-        if not plan.is_private and not plan.unit.by_ids:  # ids of persons are not kept
+        if not plan.is_private and not plan.unit.by_ids:  # person ids are not kept
             self._exact_counts_ = plan.counts
 
     def _postprocess(
@@ -554,8 +548,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         noisy = [release for release in features if release.mechanism is not None]
         # A table with a single class or category has no noise, and no mechanism.
         has_noise = classes is not None and classes.mechanism is not None
-        class_counts, found = self._estimate_counts(classes if has_noise else None, noisy, total)
-        waiting = iter(found)
+        class_counts, noisy_estimates = self._estimate_counts(
+            classes if has_noise else None, noisy, total
+        )
+        waiting = iter(noisy_estimates)
         tables = [each.drawn if each.mechanism is None else next(waiting) for each in features]
         estimates = self._scale(plan, tables)
         if classes is None:
@@ -590,8 +586,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         if "_counts_" in vars(self):
             if self._is_private:
                 raise TypeError(
-                    f"this {type(self).__name__} still holds exact counts and is not pickled or "
-                    "copied; call release() first"
+                    f"this {type(self).__name__} still contains exact counts and cannot be "
+                    "pickled or copied; call release() first"
                 )
             self.release()
         state = super().__getstate__()
@@ -612,8 +608,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     def to_sklearn(self) -> Any:
         """Return the released model as an estimator of scikit-learn.
 
-        It predicts the same and holds only what was released. Do not call its `partial_fit`,
-        which would add exact counts to released ones.
+        It makes the same predictions and contains only what was released. Do not call its
+        `partial_fit`, which would add exact counts to released ones.
 
         Returns
         -------
@@ -708,10 +704,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         y : array-like of shape (n_samples,)
             True labels.
         sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        float
         """
         predicted, y, sample_weight = compute_dask(self.predict(X), y, sample_weight)
         with errors_without_data(y=y, sample_weight=sample_weight):

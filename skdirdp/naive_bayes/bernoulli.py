@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.naive_bayes import BernoulliNB
-from sklearn.preprocessing import binarize as above
+from sklearn.preprocessing import binarize
 from sklearn.utils.extmath import safe_sparse_dot
 
 from .._contributions import RowSums, check_exact
+from .._docs import shared_docs
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval
 from ..mechanisms.tables import ContributionBound, CountTable
@@ -20,8 +21,8 @@ from ..postprocessing import estimate_counts
 from .base import Table, estimate_classes, noisy_table
 from .multinomial import _NumericNaiveBayes
 
-# Squared precision of the table of filled places relative to that of the features.
-_PART_OF_FILL = 0.1
+# Squared precision of the table of filled slots, relative to that of the feature table.
+_RELATIVE_FILL_PRECISION = 0.1
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Occurrences:
     """Number of records with each feature, by class."""
 
     ones: RowSums
-    limit: int | None  # number of counted features of a record; None if all are
-    n_columns: int  # to calibrate for
+    limit: int | None  # maximum number of features counted per record; None for no limit
+    n_columns: int  # public number of features, used to calibrate the noise
     missing: ClassVar[tuple[str, ...]] = ()
 
     def __add__(self, other: "Occurrences") -> "Occurrences":
@@ -42,112 +43,54 @@ class Occurrences:
         weight, grid = counts.contribution.max_count, self.ones.bound.grid
         ones, n_columns = self.ones.table, self.n_columns
         if self.limit is None:
-            # For each class and feature, the number of records without and with it.
+            # For each class and feature, the number of records without and with the feature.
             bound = ContributionBound(weight, product_up(weight, n_columns), grid)
             pairs = np.stack([counts.classes[:, np.newaxis] - ones, ones], axis=-1).reshape(-1, 2)
             n_rows = len(ones) * n_columns
             return [(CountTable(n_samples * n_columns, 2, n_rows, bound, **options), pairs)]
-        # How many of `limit` places per record are filled, and by which features.
+        # How many of the `limit` slots per record are filled, and by which features.
         most, total = product_up(weight, self.limit), n_samples * self.limit
-        full, places = ones.sum(axis=1), self.limit * counts.classes
-        check_exact(places, grid)
-        precision = math.sqrt(_PART_OF_FILL / self.limit)
+        full, slots = ones.sum(axis=1), self.limit * counts.classes
+        check_exact(slots, grid)
+        precision = math.sqrt(_RELATIVE_FILL_PRECISION / self.limit)
         of_fill = {**options, "min_smoothing": 0.0, "precision": precision}
         fill = CountTable(total, 2, len(ones), ContributionBound(most, most, grid), **of_fill)
         bound = ContributionBound(weight, most, grid)
         shares = CountTable(total, n_columns, len(ones), bound, **options)
-        return [(fill, np.stack([places - full, full], axis=-1)), (shares, ones)]
+        return [(fill, np.stack([slots - full, full], axis=-1)), (shares, ones)]
 
 
+@shared_docs
 class DirichletBernoulliNB(_NumericNaiveBayes):
     """Private Bernoulli naive Bayes, a drop-in replacement for `BernoulliNB`.
 
-    Released are the class counts and, for every class and feature, the numbers of records with
-    and without the feature: a record changes one count for every feature. If records have few
-    of many features, as texts have few words, `max_total` reduces the noise: then shares of the
-    features are released, and how many of `max_total` places per record are filled. At infinite
-    `epsilon` the model is that of `BernoulliNB`.
+    A fit releases the class counts and, for every class and feature, the numbers of records with
+    and without the feature. One record changes one count per feature. If each record has only a few
+    of many features, like the words of a text, `max_total` reduces the noise. A fit then releases
+    the share of each feature and how many of the `max_total` slots per record are filled. With
+    infinite `epsilon`, the model is identical to that of `BernoulliNB`.
 
     Parameters
     ----------
-    alpha : float or array-like of shape (n_features,), default=1.0
-        Smoothing in counts, of all features or of each. Without post-processing the budget may
-        need more: see `alpha_`.
-    force_alpha : bool, default=True
-        If False, an `alpha` below 1e-10 is raised to that, with a warning.
+    {alpha, force_alpha}
     binarize : float or None, default=0.0
-        A feature occurs if its value is above this. If None, values in [0, 1] are used
-        unchanged, and larger ones are clipped to 1.
-    fit_prior : bool, default=True
-        Whether to learn class priors. If False, they are uniform.
-    class_prior : array-like of shape (n_classes,), default=None
-        Known class priors, in the order of the sorted classes; they are not learnt. If
-        `classes` is given too, it must be sorted.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: the presence of a label is not protected.
+        A feature is present if its value is above this threshold. If None, values in [0, 1] are
+        used unchanged, and larger ones are clipped to 1.
+    {fit_prior, class_prior, classes}
     max_total : int, default=None
-        Public number of features of a record that are counted. If a record has more, each
-        counts proportionally less. If None, all are counted. Useful only far below the number
-        of features.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_weight : float, default=None
-        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
-        weight, with a warning.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    postprocess : bool, default=True
-        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-        strength from similar rows and shared margins. If False, each cell is used as drawn.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+        Public maximum number of features that are counted per record. If a record has more, each
+        counts proportionally less. If None, all features are counted. Only useful if it is much
+        smaller than the number of features.
+    {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_weight, max_rows}
+    {postprocess, accountant, label, random_state}
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    class_count_ : ndarray of shape (n_classes,)
-        Number of records of each class: exact without noise, else the released prior times
-        the public number of records.
-    class_log_prior_ : ndarray of shape (n_classes,)
-        Released log probability of each class.
+    {classes_, class_count_, class_log_prior_}
     feature_count_ : ndarray of shape (n_classes, n_features)
-        Number of records with each feature by class: exact without noise, else the released
-        probabilities times `class_count_`.
-    feature_log_prob_ : ndarray of shape (n_classes, n_features)
-        Released log probability of each feature given a class.
-    alpha_ : float or ndarray
-        Smoothing in counts: `alpha`, or the larger value that the budget needs without
-        post-processing.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+        Number of records with each feature by class: exact if no noise is added, otherwise the
+        released probabilities times `class_count_`.
+    {feature_log_prob_, alpha_, privacy_, n_features_in_, feature_names_in_}
 
     Examples
     --------
@@ -223,10 +166,10 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         if self.binarize is None:
             return X
         with errors_without_data(X=X):
-            return above(X, threshold=self.binarize)
+            return binarize(X, threshold=self.binarize)
 
     def _limit(self, n_columns: int) -> int | None:
-        """Return the number of counted features of a record, None if all are."""
+        """Return the maximum number of features counted per record, or None for no limit."""
         given = self._public("max_total")
         return None if given is None or given >= n_columns else int(given)
 
@@ -247,14 +190,14 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         return features
 
     def _estimate_counts(self, classes, features, total):
-        if len(features) == 2:  # the filled places given the classes, and the features given those
+        if len(features) == 2:  # the filled slots given the classes, and the features given those
             axes = ("row", "category")
             fill, table = (noisy_table(release, axes) for release in features)
             prior = estimate_classes(classes, total)
-            (places,) = estimate_counts([fill], row_shares=[prior])
-            (shares,) = estimate_counts([table], row_shares=[places.counts[:, 1]])
-            return prior, [places.counts, shares.counts]
-        # Each feature has a table of its own, and the row sums of all are the class counts.
+            (slots,) = estimate_counts([fill], row_shares=[prior])
+            (shares,) = estimate_counts([table], row_shares=[slots.counts[:, 1]])
+            return prior, [slots.counts, shares.counts]
+        # Each feature has its own table, and the row sums of every table are the class counts.
         (release,) = features
         drawn = release.drawn.reshape(len(self.classes_), -1, 2)
         tables = [] if classes is None else [noisy_table(classes, ("class",))]
@@ -275,9 +218,9 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
             if private:  # the share of the records with the feature
                 counts = records * counts / features.counts.sum(axis=1).reshape(shape)
         elif private:
-            # Share of filled places in a class, times the share of the feature.
-            places = fill[0].counts.sum() / self.class_count_.sum()
-            taken = places * fill[0].probabilities[:, 1:]
+            # Share of filled slots in a class, times the share of the feature.
+            slots = fill[0].counts.sum() / self.class_count_.sum()
+            taken = slots * fill[0].probabilities[:, 1:]
             shares = features.counts / features.counts.sum(axis=1, keepdims=True)
             counts = records * np.minimum(taken * shares, 1 - 1 / (2 + records))
         else:

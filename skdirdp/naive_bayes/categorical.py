@@ -12,6 +12,7 @@ from sklearn.naive_bayes import CategoricalNB
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from .._contributions import Weights, check_given_counts, count_categories
+from .._docs import shared_docs
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import by_column, check_cells, check_sizes
 from ..base import NoisyTablesMixin, Release
@@ -30,7 +31,7 @@ _LARGEST_OBSERVED = 1_000_000
 class CategoryCounts:
     """Counts of the categories of each feature, by class."""
 
-    counts: list[np.ndarray]  # of shape (n_classes, n_categories of the feature)
+    counts: list[np.ndarray]  # shape (n_classes, n_categories of the feature)
     missing: tuple[str, ...]
 
     def __add__(self, other: "CategoryCounts") -> "CategoryCounts":
@@ -57,31 +58,25 @@ def _add_padded(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _check_categories(largest: np.ndarray, sizes: np.ndarray, first: int = 0) -> None:
     for feature in np.flatnonzero(largest >= sizes)[:1]:
         raise ValueError(
-            f"X must hold categories below n_categories, {sizes[feature]} for feature "
+            f"X must contain categories below n_categories, {sizes[feature]} for feature "
             f"{first + feature}; some are not"
         )
 
 
+@shared_docs
 class DirichletCategoricalNB(NoisyTablesMixin, _PrivateNaiveBayes):
     """Private categorical naive Bayes, a drop-in replacement for `CategoricalNB`.
 
-    Released are a table of the class counts, and for each feature a table of its categories by
-    class. A record changes one count in each table. At infinite `epsilon` the model is that of
-    `CategoricalNB`.
+    A fit releases a table of the class counts and, for each feature, a table of its categories by
+    class. A record changes one count in each table. With infinite `epsilon`, the model is identical
+    to that of `CategoricalNB`.
 
     Parameters
     ----------
     alpha : float, default=1.0
-        Smoothing in counts. Without post-processing the budget may need more: see `alpha_`.
-    fit_prior : bool, default=True
-        Whether to learn class priors. If False, they are uniform.
-    class_prior : array-like of shape (n_classes,), default=None
-        Known class priors, in the order of the sorted classes; they are not learnt. If
-        `classes` is given too, it must be sorted.
-    force_alpha : bool, default=True
-        If False, an `alpha` below 1e-10 is raised to that, with a warning.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: the presence of a label is not protected.
+        Additive smoothing, in counts. Without post-processing, the budget may require more
+        smoothing; see `alpha_`.
+    {fit_prior, class_prior, force_alpha, classes}
     n_categories : int, array-like of shape (n_features,) or dict, default=None
         Public number of categories of all features, or of each, in order or by name.
         Categories are integers from 0. All tables together may have 10 million cells, one for
@@ -93,67 +88,21 @@ class DirichletCategoricalNB(NoisyTablesMixin, _PrivateNaiveBayes):
     handle_unknown : {"error", "ignore"}, default="error"
         Whether a prediction raises an error for a category beyond `n_categories`, or ignores
         that feature of the record.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_weight : float, default=None
-        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
-        weight, with a warning.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    postprocess : bool, default=True
-        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-        strength from similar rows and shared margins. If False, each cell is used as drawn.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_weight, max_rows}
+    {postprocess, accountant, label, random_state}
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
+    {classes_}
     n_categories_ : ndarray of shape (n_features,)
         Number of categories of each feature.
-    class_count_ : ndarray of shape (n_classes,)
-        Number of records of each class: exact without noise, else the released prior times
-        the public number of records.
-    class_log_prior_ : ndarray of shape (n_classes,)
-        Released log probability of each class.
+    {class_count_, class_log_prior_}
     category_count_ : list of ndarray of shape (n_classes, n_categories of the feature)
-        Number of records by class and category: exact without noise, else the released
+        Number of records by class and category: exact if no noise is added, otherwise the released
         probabilities times `class_count_`.
     feature_log_prob_ : list of ndarray of shape (n_classes, n_categories of the feature)
         Released log probability of each category given a class.
-    alpha_ : float or ndarray
-        Smoothing in counts: `alpha`, or the larger value that the budget needs without
-        post-processing.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {alpha_, privacy_, n_features_in_, feature_names_in_}
 
     Examples
     --------
@@ -241,7 +190,7 @@ class DirichletCategoricalNB(NoisyTablesMixin, _PrivateNaiveBayes):
         return checked
 
     def _count_features(self, X, codes, weights: Weights) -> CategoryCounts:
-        # A batch may have no record to count: its persons may have reached max_rows.
+        # A batch may have no record to count, because the people in it may have reached max_rows.
         largest = X.max(axis=0, initial=0)
         sizes = self._sizes(X.shape[1], largest)
         _check_categories(largest, sizes)
@@ -273,7 +222,7 @@ class DirichletCategoricalNB(NoisyTablesMixin, _PrivateNaiveBayes):
     def _check_given_features(self, table, classes, n_rows, weights):
         is_named = isinstance(table, Mapping)
         tables = list(table.values() if is_named else table)
-        self._name_features(table if is_named else None, len(tables))
+        self._set_feature_names(list(table) if is_named else range(len(tables)))
         sizes = self._sizes(len(tables))
         counts = []
         for feature, (given, size) in enumerate(zip(tables, sizes.tolist(), strict=True)):
@@ -293,8 +242,8 @@ class DirichletCategoricalNB(NoisyTablesMixin, _PrivateNaiveBayes):
             assert largest is not None
             if np.any(largest >= _LARGEST_OBSERVED):
                 raise ValueError(
-                    f"n_categories must be given if X holds categories of {_LARGEST_OBSERVED} or "
-                    "more; some are"
+                    f"n_categories must be given if X contains categories of {_LARGEST_OBSERVED} "
+                    "or more; some are"
                 )
             sizes = largest + 1
         else:
@@ -404,7 +353,7 @@ class DirichletCategoricalNB(NoisyTablesMixin, _PrivateNaiveBayes):
         unknown = X.max(axis=0) >= sizes
         if unknown.any() and self.handle_unknown == "error":
             raise ValueError(
-                f"X must hold categories below {sizes[np.argmax(unknown)]} for feature "
+                f"X must contain categories below {sizes[np.argmax(unknown)]} for feature "
                 f"{int(np.argmax(unknown))}, as in fit; handle_unknown='ignore' leaves others out"
             )
         starts = np.concatenate([[0], np.cumsum(sizes)])

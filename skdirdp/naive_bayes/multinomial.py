@@ -14,6 +14,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_non_negative
 
 from .._contributions import RowBounds, RowSums, check_given_counts, sum_rows
+from .._docs import shared_docs
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import LARGEST, MOST_SUMS, check_cells, largest_count
@@ -37,7 +38,7 @@ class FeatureSums:
     """Sums of the features by class, released with a row for each class, or as one row."""
 
     sums: RowSums
-    n_columns: int  # to calibrate for: as declared, or that of the table
+    n_columns: int  # as declared, or that of the table; used to calibrate the noise
     one_row: bool  # then the complement of a class is a sum of released cells
 
     @property
@@ -94,7 +95,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
             if X.dtype.kind == "O":  # a list with a decimal, a large integer or None, for example
                 X = X.astype(np.float64)
             if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
-                raise TypeError(f"X must hold numbers; got dtype {X.dtype.name}")
+                raise TypeError(f"X must contain numbers; got dtype {X.dtype.name}")
             # One pass finds most tables to be valid counts. Others are checked step by step.
             if is_unclear := math.isnan(largest_count(X.data if sparse.issparse(X) else X)):
                 assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
@@ -167,7 +168,7 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         if np.ndim(table) != 2:
             raise ValueError("feature_count must be of shape (n_classes, n_features)")
         n_columns = np.shape(table)[1]
-        self._name_features(getattr(table, "columns", None), n_columns)
+        self._set_feature_names(getattr(table, "columns", range(n_columns)))
         bounds = self._row_bounds(n_columns, weights.exact)
         row_bounds = RowBounds.from_limits(weights, n_columns, *bounds, largest=1.0)
         most = LARGEST if weights.exact else row_bounds.total_bound
@@ -192,93 +193,28 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         return tags
 
 
+@shared_docs
 class DirichletNB(_NumericNaiveBayes):
     """Private multinomial naive Bayes, a drop-in replacement for `MultinomialNB`.
 
     Two tables are released: the class counts, and the sums of each feature by class. Entries are
-    clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. At
-    infinite `epsilon` the model is that of `MultinomialNB`.
+    clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. With
+    infinite `epsilon`, the model is identical to that of `MultinomialNB`.
 
     Parameters
     ----------
-    alpha : float or array-like of shape (n_features,), default=1.0
-        Smoothing in counts, of all features or of each. Without post-processing the budget may
-        need more: see `alpha_`.
-    fit_prior : bool, default=True
-        Whether to learn class priors. If False, they are uniform.
-    class_prior : array-like of shape (n_classes,), default=None
-        Known class priors, in the order of the sorted classes; they are not learnt. If
-        `classes` is given too, it must be sorted.
-    force_alpha : bool, default=True
-        If False, an `alpha` below 1e-10 is raised to that, with a warning.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: the presence of a label is not protected.
-    max_count : float, default=None
-        Public bound on every entry of X.
-    max_total : float or "auto", default=None
-        Public bound on the total of every row. Values above `max_count` times the number of
-        features have no further cost. "auto" uses the declaration of a private step before
-        it, or else `max_count` times the square root of the number of features.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_weight : float, default=None
-        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
-        weight, with a warning.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    postprocess : bool, default=True
-        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-        strength from similar rows and shared margins. If False, each cell is used as drawn.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {alpha, fit_prior, class_prior, force_alpha, classes, max_count, max_total, epsilon, delta}
+    {order, mechanism, calibration, adjacency, n_samples, max_weight, max_rows, postprocess}
+    {accountant, label, random_state}
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    class_count_ : ndarray of shape (n_classes,)
-        Number of records of each class: exact without noise, else the released prior times
-        the public number of records.
-    class_log_prior_ : ndarray of shape (n_classes,)
-        Released log probability of each class.
+    {classes_, class_count_, class_log_prior_}
     feature_count_ : ndarray of shape (n_classes, n_features)
-        Sum of each feature by class: exact without noise, else estimated. Without
-        post-processing it is the released probabilities times `class_count_` and `max_total`,
-        which is too large if most rows have smaller totals.
-    feature_log_prob_ : ndarray of shape (n_classes, n_features)
-        Released log probability of each feature given a class.
-    alpha_ : float or ndarray
-        Smoothing in counts: `alpha`, or the larger value that the budget needs without
-        post-processing.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+        Sum of each feature by class: exact if no noise is added, otherwise estimated. Without
+        post-processing it is the released probabilities times `class_count_` and `max_total`, which
+        is too large if most rows have smaller totals.
+    {feature_log_prob_, alpha_, privacy_, n_features_in_, feature_names_in_}
 
     Examples
     --------
@@ -350,74 +286,29 @@ class DirichletNB(_NumericNaiveBayes):
         self.feature_log_prob_ = np.log(shares)
 
 
+@shared_docs
 class DirichletComplementNB(_NumericNaiveBayes):
     """Private complement naive Bayes, a drop-in replacement for `ComplementNB`.
 
-    One table is released: the sums of each feature by class, as shares of their total. Entries
-    are clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. At
-    infinite `epsilon` the model is that of `ComplementNB`.
+    One table is released: the sums of each feature by class, as shares of their total. Entries are
+    clipped to `max_count`, and a row with a larger total is scaled down to `max_total`. With
+    infinite `epsilon`, the model is identical to that of `ComplementNB`.
 
     Parameters
     ----------
-    alpha : float or array-like of shape (n_features,), default=1.0
-        Smoothing in counts, of all features or of each. Without post-processing the budget may
-        need more: see `alpha_`.
-    force_alpha : bool, default=True
-        If False, an `alpha` below 1e-10 is raised to that, with a warning.
+    {alpha, force_alpha}
     fit_prior : bool, default=True
         As in `ComplementNB`, used only if there is a single class.
     class_prior : array-like of shape (n_classes,), default=None
         As in `ComplementNB`, not used in predictions.
     norm : bool, default=False
         Whether to divide the weights of each class by their sum.
-    classes : array-like of shape (n_classes,), default=None
-        All labels that may occur. Public: the presence of a label is not protected.
-    max_count : float, default=None
-        Public bound on every entry of X.
-    max_total : float or "auto", default=None
-        Public bound on the total of every row. Values above `max_count` times the number of
-        features have no further cost. "auto" uses the declaration of a private step before
-        it, or else `max_count` times the square root of the number of features.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
-        Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
-        smallest expected KL divergence for the public table sizes and the budget.
-    calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
-    n_samples : float, default=None
-        Public number of records, used to calibrate the noise. If None, the actual number
-        is used, which is public only under replacement.
-    max_weight : float, default=None
-        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
-        weight, with a warning.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    postprocess : bool, default=True
-        Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-        strength from similar rows and shared margins. If False, each cell is used as drawn.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {classes, max_count, max_total, epsilon, delta, order, mechanism, calibration, adjacency}
+    {n_samples, max_weight, max_rows, postprocess, accountant, label, random_state}
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
+    {classes_}
     class_count_ : ndarray of shape (n_classes,)
         Number of records of each class without noise. With noise, the public number of
         records times the class prior.
@@ -425,22 +316,14 @@ class DirichletComplementNB(_NumericNaiveBayes):
         Without noise, that of the records. With noise, as given or uniform: predictions do
         not use it, so no budget is spent on it.
     feature_count_ : ndarray of shape (n_classes, n_features)
-        Sum of each feature by class: exact without noise, else the released shares times the
-        public number of records and `max_total`, which is too large if most rows have
+        Sum of each feature by class: exact if no noise is added, otherwise the released shares
+        times the public number of records and `max_total`, which is too large if most rows have
         smaller totals.
     feature_all_ : ndarray of shape (n_features,)
         Sum of `feature_count_` over the classes.
     feature_log_prob_ : ndarray of shape (n_classes, n_features)
         Released weights.
-    alpha_ : float or ndarray
-        Smoothing in counts: `alpha`, or the larger value that the budget needs without
-        post-processing.
-    privacy_ : PrivacyReport
-        Privacy guarantee of the fit.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {alpha_, privacy_, n_features_in_, feature_names_in_}
 
     Examples
     --------

@@ -275,10 +275,10 @@ def bromwich_step(grid: np.ndarray, log_bound: np.ndarray) -> float:
     c = float(grid[best])
     wanted = min(float(log_bound[best]), 0.0) - ALIASING
     period = -wanted / c
-    above = grid > c * (1 + 1e-6)
-    if above.any():
-        bound = log_bound[above] + np.log(grid[above]) + np.log1p(grid[above]) - wanted
-        period = max(period, float(np.min(bound / (grid[above] - c))))
+    is_above = grid > c * (1 + 1e-6)
+    if is_above.any():
+        bound = log_bound[is_above] + np.log(grid[is_above]) + np.log1p(grid[is_above]) - wanted
+        period = max(period, float(np.min(bound / (grid[is_above] - c))))
     return float(2 * np.pi / period)
 
 

@@ -9,9 +9,9 @@ from scipy.special import digamma, gammaln, loggamma
 
 # Coefficients B_2j / (2j (2j - 1)) of Stirling's series, for odd powers 1, 3, 5, ...
 _SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
-# Above this argument the series is exact to double precision. Above the larger one its first
-# terms are enough, because the next is below 2^-60 of the first.
-_STIRLING_FROM = 10
+#: Above this argument the series is exact to double precision.
+STIRLING_FROM = 10
+# Above this one its first terms are enough, because the next is below 2^-60 of the first.
 _FEW_TERMS, _FEW_TERMS_FROM, _ALL_TERMS = 3, 1 << 10, len(_SERIES)
 
 _SERIES_RADIUS = 0.1
@@ -60,14 +60,19 @@ def _polynomial(x, coefficients):
     return value
 
 
+def stirling_series(x):
+    """Compute `stirling_error` from `STIRLING_FROM` on, by elementary operations alone."""
+    reciprocal = 1 / x
+    return _polynomial(reciprocal * reciprocal, _SERIES) * reciprocal
+
+
 def stirling_error(x):
     """Compute ``lnGamma(x)`` minus Stirling's formula ``(x - 1/2) ln x - x + ln(2 pi)/2``."""
     x = np.asarray(x, dtype=float)
-    large = np.maximum(x, _STIRLING_FROM)
-    series = _polynomial(large**-2.0, _SERIES) / large
-    small = np.minimum(x, _STIRLING_FROM)
+    series = stirling_series(np.maximum(x, STIRLING_FROM))
+    small = np.minimum(x, STIRLING_FROM)
     direct = gammaln(small) - ((small - 0.5) * np.log(small) - small + HALF_LOG_2PI)
-    return np.where(x > _STIRLING_FROM, series, direct)
+    return np.where(x > STIRLING_FROM, series, direct)
 
 
 def mean_digamma(start, length):
@@ -81,7 +86,7 @@ def mean_digamma(start, length):
 
 def mean_digamma_excess(start, length):
     """Compute `mean_digamma` minus ``log(start + length)``, which tends to 0 for large starts."""
-    if start < _STIRLING_FROM:
+    if start < STIRLING_FROM:
         return mean_digamma(start, length) - np.log(start + length)
     ratio = length / start
     correction = stirling_error(start + length) - stirling_error(start)
@@ -126,7 +131,7 @@ def _log_gamma_gap(tilt, centre, shift, near, far):
     function increases all three by ten, where Stirling's series is accurate.
     """
     least = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
-    steps = 0 if least >= _STIRLING_FROM else _STIRLING_FROM
+    steps = 0 if least >= STIRLING_FROM else STIRLING_FROM
     terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else _ALL_TERMS
     leading, rest = lifted_gap(tilt, centre, shift, near, far, steps, terms)
     return leading + rest

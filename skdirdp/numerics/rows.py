@@ -27,7 +27,7 @@ _WHOLE_ENTRIES = 1 << 15
 
 
 def row_blocks(n_rows: int, n_columns: int, entries: int) -> Iterator[slice]:
-    """Split the rows of a table into slices of about this number of entries, at least one row."""
+    """Split the rows of a table into slices of one or more rows and about `entries` entries."""
     rows = max(1, entries // max(n_columns, 1))
     for start in range(0, n_rows, rows):
         yield slice(start, min(start + rows, n_rows))
@@ -155,14 +155,16 @@ class SparseRows:
         ordered = sparse.csr_array((self.entries, columns, self.indptr), shape=shape, copy=True)
         ordered.has_sorted_indices = False
         ordered.sort_indices()
-        found = replace(self, entries=ordered.data, columns=ordered.indices)
-        if found._is_sorted():
-            return found
+        result = replace(self, entries=ordered.data, columns=ordered.indices)
+        if result._is_sorted():
+            return result
         # Entries of one cell are added in the order in which the row has them. scipy may
         # exchange them, and whether it does depends on other rows.
         cells = self.broadcast(np.arange(self.n_rows) * self.n_columns) + columns
         cells, places = np.unique(cells, return_inverse=True)
         entries = np.bincount(places, self.entries, len(cells))
+        # A sum beyond the largest float is finite, too, so that it can be clipped.
+        np.minimum(entries, np.finfo(float).max, out=entries)
         indptr = np.searchsorted(cells, np.arange(self.n_rows + 1) * self.n_columns)
         return SparseRows(entries, cells % self.n_columns, indptr, self.n_columns)
 

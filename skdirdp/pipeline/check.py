@@ -141,7 +141,7 @@ SAMPLERS = _rules(
     }
 )
 
-#: Rules of estimators that hold others, apart from fitting those. None: a private estimator
+#: Rules of estimators that contain others, apart from fitting those. None: a private estimator
 #: inside keeps its guarantee, once for each time that it is fitted.
 META_ESTIMATORS: dict[str, Rule] = {
     **_rules(
@@ -161,7 +161,7 @@ META_ESTIMATORS: dict[str, Rule] = {
             ),
             "keeps exact scores, and chooses by them": "GridSearchCV HalvingGridSearchCV "
             "HalvingRandomSearchCV RandomizedSearchCV",
-            "keeps the labels and the turn of each record": "SelfTrainingClassifier",
+            "keeps the labels and the iteration of each record": "SelfTrainingClassifier",
         }
     ),
     "BaggingClassifier": lambda step: _REPEATS if step.bootstrap else _LABELS,
@@ -178,7 +178,7 @@ PARALLEL = _names(
     "FixedThresholdClassifier MultiOutputClassifier OneVsOneClassifier OneVsRestClassifier "
     "OutputCodeClassifier VotingClassifier"
 )
-#: Meta-estimators that fit inner estimators to all rows in order, so that ids of persons hold.
+#: Meta-estimators that fit inner estimators to all rows in order, so that person ids stay valid.
 KEEP_ROWS = _names(
     "ClassifierChain ColumnTransformer FeatureUnion FixedThresholdClassifier "
     "MultiOutputClassifier OneVsRestClassifier OutputCodeClassifier Pipeline PrivatePipeline RFE "
@@ -214,12 +214,12 @@ _REVEALED_BY_FIT: dict[str, Rule] = {
     ),
     "FunctionTransformer": _if(
         lambda step: step.check_inverse and step.func is not None and step.inverse_func is not None,
-        "tries on the data whether its functions are inverse",
+        "checks on the data whether its functions are inverse",
     ),
     "OneHotEncoder": _if(lambda step: step.handle_unknown == "warn", "warns of unknown categories"),
     "SimpleImputer": _if(
         lambda step: step.strategy == "constant" and step.fill_value is None,
-        "chooses the value that it fills in by the types of the data",
+        "chooses the fill value by the types of the data",
     ),
 }
 
@@ -353,7 +353,7 @@ def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
 
 
 def learns_nothing(step: Any) -> bool:
-    """Whether an estimator that holds no other one learns nothing from the data."""
+    """Whether an estimator without inner estimators learns nothing from the data."""
     return not isinstance(step, PrivateEstimator) and _learns(step) is None
 
 

@@ -2,7 +2,7 @@
 
 The sizes of all tables are public. A rehearsal fits copies of all steps with noise that is not
 charged, and keeps only the descriptions of the tables. Then all tables are calibrated and charged
-together, and the steps are fitted again. Tables that differ from the rehearsed ones are refused.
+together, and the steps are fitted again. Tables that differ from the rehearsed ones raise an error.
 """
 
 from collections import Counter, deque
@@ -46,6 +46,7 @@ _HARMLESS = (Warning, ImportError, MemoryError)
 class _PipelineContext(ReleaseContext):
     """Context of one pass over the steps of a pipeline."""
 
+    in_pipeline = True
     #: End of the message of a failed pass: whether the budget was charged.
     outcome: ClassVar[str]
 
@@ -67,7 +68,7 @@ class _PipelineContext(ReleaseContext):
             self._known_of_output = {}
             # An estimator inside a step may have other columns or labels.
             if isinstance(step, PrivateEstimator):
-                self.known |= {**self.inputs.known_after(before), **self.inputs.known_labels()}
+                self.known |= self.inputs.known_after(before)
 
     def _note_output(self, estimator: CountingEstimator) -> None:
         # A step may change the output of an estimator inside it.
@@ -104,8 +105,8 @@ class _PipelineContext(ReleaseContext):
         if message is not None:
             return kind(f"{name}: {message}")
         return kind(
-            f"{name} failed with {type(error).__name__}, whose message is not shown because it may "
-            "hold records. A fit without privacy shows it: "
+            f"{name} failed with {type(error).__name__}, whose message is not shown because it "
+            "may contain records. A fit without privacy shows it: "
             f"set_params(epsilon=float('inf'), accountant=None). {self.outcome}"
         )
 
@@ -122,7 +123,7 @@ class Rehearsal(_PipelineContext):
         super().__init__(budget, inputs)
         self.pipe = pipe
         self.accountant = ForbiddenAccountant()
-        self.plans: list[tuple[str, ReleasePlan]] = []  # with the name of the step
+        self.plans: list[tuple[str, ReleasePlan]] = []  # name of the step, plan
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         estimator = plan.estimator
@@ -140,7 +141,7 @@ class Rehearsal(_PipelineContext):
         if not self.is_private:
             return plan.calibrated(self.budget)
         if plan.tables:
-            # An invalid seed is refused, and a given one warned of, before the charge.
+            # An invalid seed raises an error, and a valid one a warning, before the charge.
             noise_generator(estimator.random_state)
         return [
             DirichletMechanism(
@@ -273,7 +274,7 @@ class PaidFit(_PipelineContext):
         super().__init__(plan.budget, inputs)
         self._declared = deque(plan.plans)
         self._unreleased: list[ReleasePlan] = []
-        self.reports: list[tuple[str, PrivacyReport]] = []  # with the name of the step
+        self.reports: list[tuple[str, PrivacyReport]] = []  # name of the step, report
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         # Each plan of the rehearsal is used once, even if a later one is made before its release.
@@ -319,7 +320,7 @@ class PaidFit(_PipelineContext):
 
 
 class ForbiddenAccountant:
-    """Accountant of the estimators in a pipeline, which refuses every charge."""
+    """Accountant of the estimators in a pipeline, which rejects every charge."""
 
     def __init__(self) -> None:
         self.charged_by: list[str] = []
@@ -363,28 +364,29 @@ def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccou
 
 
 def check_not_adaptive(pipe: Pipeline) -> None:
-    """Refuse a part whose results determine which private estimators it fits, or how often."""
+    """Raise an error if the results of a part determine which estimators it fits, or how often."""
     for path, part in _parts(pipe):
         kind = type(part).__name__
         if kind in ADAPTIVE and is_known(part) and private_estimators(part):
             raise ValueError(
-                f"{kind} in step {path!r} cannot hold private estimators in a PrivatePipeline: its "
-                "results determine what it fits, or how often, so the noise cannot be calibrated "
-                f"before. Nothing was charged. Put the PrivatePipeline into {kind} instead, where "
-                "every fit has its own budget"
+                f"{kind} in step {path!r} cannot contain private estimators in a PrivatePipeline: "
+                "its results determine what it fits, or how often, so the noise cannot be "
+                f"calibrated before. Nothing was charged. Put the PrivatePipeline into {kind} "
+                "instead, where every fit has its own budget"
             )
 
 
 def check_rows_are_kept(pipe: Pipeline) -> None:
-    """Refuse a part that may fit private estimators to other rows than those of the pipeline."""
+    """Raise an error if a part may fit private estimators to rows other than the pipeline's."""
     for path, part in _parts(pipe):
         kind = type(part).__name__
         keeps = kind in KEEP_ROWS and is_known(part) and getattr(part, "cv", None) is None
         if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
             raise ValueError(
-                f"groups must not be given if {kind} in step {path!r} holds a private estimator: "
-                "it may fit that to other rows, whose persons are not known. The same holds for "
-                "persons and labels of a schema. Nothing was charged"
+                f"groups must not be given if {kind} in step {path!r} contains a private "
+                "estimator: it may fit that to other rows, for which the person ids are not "
+                "known. The same applies to person ids and labels of a schema. Nothing was "
+                "charged"
             )
 
 

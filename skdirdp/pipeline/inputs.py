@@ -1,17 +1,15 @@
 """Records, labels and ids of a pipeline fit, read by the schema of the pipeline's first step."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.base import TransformerMixin
 
 from .._messages import errors_without_data
 from .._persons import SharedGroups, check_person
 from .._sklearn_compat import take_records
 from ..base import PrivateEstimator
-from ..engines import open_table
 from ..schema import (
     NO_PERSON,
     Names,
@@ -20,6 +18,7 @@ from ..schema import (
     SchemaEncoder,
     convert_ids,
     declared_labels,
+    is_in_memory,
     labels_or_none,
     read_labels,
 )
@@ -32,27 +31,21 @@ class FitInputs(NamedTuple):
     X: Any
     y: Any
     params: dict[str, Any]
-    groups: Any = None  # ids of persons
+    groups: Any = None  # person ids
     max_rows: int | None = None  # bound of the schema on the records of a person
     labelled: np.ndarray | None = None  # mask of the records with a label; None for all
-    n_categories: np.ndarray | None = None  # of the columns that the encoder returns
+    n_categories: np.ndarray | None = None  # for each column that the encoder returns
     classes: np.ndarray | None = None  # declared values of the label column
 
     def shared_groups(self) -> SharedGroups:
         return SharedGroups(self.groups, self.max_rows, self.labelled)
 
-    def known_after(self, step: Any) -> Mapping[str, Any]:
+    def known_after(self, step: Any) -> dict[str, Any]:
         """Return public parameters of an estimator that directly follows a step."""
+        known = {} if self.classes is None else {"classes": self.classes}
         if type(step) is SchemaEncoder and self.n_categories is not None:
-            return {"n_categories": self.n_categories}
-        return _NOTHING
-
-    def known_labels(self) -> Mapping[str, Any]:
-        """Return public parameters that no step changes."""
-        return _NOTHING if self.classes is None else {"classes": self.classes}
-
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+            known["n_categories"] = self.n_categories
+        return known
 
 
 def find_schema(estimator: Any) -> Schema | None:
@@ -78,12 +71,7 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     _check_encoders(pipe, schema)
     if schema is None:
         return FitInputs(X, y, params, groups)
-    table = open_table(X)
-    if not table.in_memory:
-        raise TypeError(
-            "X must be in memory in a PrivatePipeline, which fits its steps twice; got "
-            f"{table.kind}"
-        )
+    _check_by_name(X, y, groups, *params.values())
     records = schema.records(X, optional=True)
     labelled = classes = None
     if isinstance(y, str):
@@ -108,6 +96,25 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     )
 
 
+def _check_by_name(X: Any, y: Any, *others: Any) -> None:
+    """Raise an error for vectors next to a table out of memory, whose row order may differ."""
+    is_given = (y is not None and not isinstance(y, str)) or any(v is not None for v in others)
+    if is_given and not is_in_memory(X):
+        raise TypeError(
+            "y must be the name of a column, and groups and weights must not be given, if X is not "
+            f"in memory; X is {type(X).__name__}"
+        )
+
+
+def collected(estimator: Any, X: Any, y: Any, *others: Any) -> Any:
+    """Return a table that is not in memory as a DataFrame, by the schema of an estimator."""
+    schema = find_schema(estimator)
+    if schema is None or is_in_memory(X):
+        return X
+    _check_by_name(X, y, *others)
+    return pd.DataFrame(schema.records(X, optional=True).columns)
+
+
 def _column(records: Records, name: str) -> Any:
     if name not in records.columns:
         raise ValueError(f"y must be the name of a column of X; {name!r} is not one")
@@ -129,12 +136,12 @@ def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
 
 
 def _check_encoders(pipe: Any, schema: Schema | None) -> None:
-    """Refuse a schema with persons whose ids the fit would not use."""
+    """Raise an error if a schema declares a person whose ids the fit would not use."""
     parts = [part for part in reachable(pipe) if encodes_by_schema(part)]
     if any(part.schema.person is not None and part.schema is not schema for part in parts):
         raise ValueError(
             "a schema with person must belong to the first step of the PrivatePipeline: otherwise "
-            "the ids of persons are not known to the private steps. Nothing was charged"
+            "the person ids are not known to the private steps. Nothing was charged"
         )
 
 
@@ -157,6 +164,7 @@ def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
 
 def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarray]:
     """Return the records that have a label, their labels and their positions."""
+    X = collected(estimator, X, y)
     labels = labels_by_name(estimator, X, y)
     schema: Any = find_schema(estimator)
     rows = np.flatnonzero([label is not None for label in labels])

@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
+from .._docs import shared_docs
 from .._messages import format_exact, suppress_other_warnings, warn
 from .._persons import SharedGroups, common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators, take_records
@@ -64,8 +65,8 @@ class PipelineReport(PrivacyReport):
 
     steps: tuple[tuple[str, PrivacyReport], ...] = ()
 
-    def _means(self) -> str:
-        means = super()._means()
+    def _describe_releases(self) -> str:
+        means = super()._describe_releases()
         for name, report in self.steps:
             # Rounded up, because a reader may quote it as a guarantee.
             epsilon = f"{math.ceil(report.epsilon * 1e4) / 1e4:.4f}"
@@ -74,7 +75,7 @@ class PipelineReport(PrivacyReport):
                 guarantee = f"({format_exact(report.order)}, {epsilon})"
             elif report.delta is not None:
                 guarantee = f"({epsilon}, {format_exact(report.delta)})"
-            means += f"; {name!r} alone {guarantee}: {report._means()}"
+            means += f"; {name!r} alone {guarantee}: {report._describe_releases()}"
         return means
 
 
@@ -101,6 +102,7 @@ def _on_converted_records(name: str) -> Any:
     return available_if(inherited.check)(method)
 
 
+@shared_docs
 class PrivatePipeline(Pipeline):
     """scikit-learn's `Pipeline`, with one privacy budget for the whole fit.
 
@@ -113,16 +115,7 @@ class PrivatePipeline(Pipeline):
     ----------
     steps : list of (str, estimator) tuples
         As for `Pipeline`.
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
-    delta : float, default=1e-5
-        The fit is (epsilon, delta)-differentially private.
-    order : float, default=None
-        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
-    adjacency : {"replace", "add_remove"}, default="replace"
-        Whether neighbouring data sets differ by replacing one record, or by adding or
-        removing one.
+    {epsilon, delta, order, adjacency}
     shares : dict of {str: float}, default=None
         Shares of the budget for the private steps, by name: positive numbers; only their
         ratios matter. Variances of the privacy loss add up to the budget, so a share of
@@ -130,10 +123,7 @@ class PrivatePipeline(Pipeline):
         before it get 1/12, or less, down to 1/300, if the noise would be large for their public
         sizes. Otherwise, and for several estimators in one step, shares are proportional to the
         number of tables.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
+    {accountant, label}
     transform_input : list of str, default=None
         As for `Pipeline`.
     memory : str or object with the joblib.Memory interface, default=None
@@ -148,12 +138,7 @@ class PrivatePipeline(Pipeline):
         Privacy guarantee of the fit, for all steps together and for each alone.
     named_steps : Bunch
         Fitted copies of the steps.
-    classes_ : ndarray of shape (n_classes,)
-        Class labels.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of features seen during fit, if all names are strings.
+    {classes_, n_features_in_, feature_names_in_}
 
     Notes
     -----
@@ -278,12 +263,12 @@ class PrivatePipeline(Pipeline):
         """
         return self._fit_privately(Pipeline.fit_predict, X, y, params)
 
-    predict = _on_converted_records("predict")
-    predict_proba = _on_converted_records("predict_proba")
-    predict_log_proba = _on_converted_records("predict_log_proba")
-    decision_function = _on_converted_records("decision_function")
-    score_samples = _on_converted_records("score_samples")
-    transform = _on_converted_records("transform")
+    predict: Any = _on_converted_records("predict")
+    predict_proba: Any = _on_converted_records("predict_proba")
+    predict_log_proba: Any = _on_converted_records("predict_log_proba")
+    decision_function: Any = _on_converted_records("decision_function")
+    score_samples: Any = _on_converted_records("score_samples")
+    transform: Any = _on_converted_records("transform")
 
     @available_if(vars(Pipeline)["score"].check)
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> float:
@@ -300,10 +285,6 @@ class PrivatePipeline(Pipeline):
             Weights of the records.
         **params : dict of str -> object
             As for `Pipeline.score`.
-
-        Returns
-        -------
-        float
         """
         if isinstance(y, str):
             X, y, rows = labelled_records(self, X, y)
@@ -393,12 +374,12 @@ class PrivatePipeline(Pipeline):
         report = self._report(
             () if joint is None else joint.parts, [*leaking, *plan.not_covered], tuple(paid.reports)
         )
-        # At once, so that other threads see a report that matches the steps.
+        # Both are set at once, so that other threads see a report that matches the steps.
         self.__dict__.update(steps=copy.steps, privacy_=report)
         return result
 
     def _shared_groups(self, params: dict) -> tuple[dict, Any]:
-        """Return the parameters of `fit` without ids of persons, and the common ids."""
+        """Return the parameters of `fit` without person ids, and the common ids."""
         private = {name for name, step in self.steps if private_estimators(step)}
         names = [
             name
@@ -440,7 +421,7 @@ class PrivatePipeline(Pipeline):
         for _, name, step in self._iter():
             if name not in released and private_estimators(step):
                 raise RuntimeError(
-                    f"step {name!r} holds a private estimator that was not fitted with the "
+                    f"step {name!r} contains a private estimator that was not fitted with the "
                     "others: it has no columns, or it was fitted in another thread or process, "
                     "outside of the budget. Nothing was charged"
                 )
@@ -486,12 +467,12 @@ class PrivatePipeline(Pipeline):
 
     def __getitem__(self, ind):
         """Return a step by number or name, or a pipeline of the steps in a slice."""
-        found = super().__getitem__(ind)
+        result = super().__getitem__(ind)
         if not isinstance(ind, slice):
-            return found
-        parameters = {**self.get_params(deep=False), "steps": found.steps}
+            return result
+        parameters = {**self.get_params(deep=False), "steps": result.steps}
         if isinstance(self.shares, Mapping):
-            shares = {name: self.shares[name] for name, _ in found.steps if name in self.shares}
+            shares = {name: self.shares[name] for name, _ in result.steps if name in self.shares}
             parameters["shares"] = shares or None
         return type(self)(**parameters)
 
@@ -515,11 +496,11 @@ class _Prefix:
             self._ended = self._ended or bool(private_estimators(transformer))
             if self._ended:  # later steps depend on the noise
                 return function(transformer, *args, **kwargs)
-            found = next(self._known, None)
-            if found is None:
-                found = cached(transformer, *args, **kwargs)
-                self.fitted.append(found)
-            return found
+            result = next(self._known, None)
+            if result is None:
+                result = cached(transformer, *args, **kwargs)
+                self.fitted.append(result)
+            return result
 
         return fit_transform
 
@@ -547,10 +528,6 @@ def make_private_pipeline(
         As for `PrivatePipeline`. `shares` has the names of the classes in lower case.
     transform_input, memory, verbose
         As for `Pipeline`.
-
-    Returns
-    -------
-    PrivatePipeline
 
     Examples
     --------

@@ -32,7 +32,7 @@ from .check import learns_nothing
 _N_RECORDS = 2
 
 #: Parameters of a class while it is fitted to made-up records. A text vectorizer with a
-#: vocabulary learns nothing from texts, but a custom analyzer may refuse empty ones.
+#: vocabulary learns nothing from documents, but a custom analyzer may raise for empty ones.
 _TEXT = {"input": "content", "analyzer": "word", "preprocessor": None, "tokenizer": None}
 _WHILE_FITTED: dict[str, dict[str, Any]] = {
     "CountVectorizer": _TEXT,
@@ -54,22 +54,19 @@ def hide_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
     frozen = [each for each in parts if isinstance(each, FrozenEstimator)]
     left = {id(each) for each in (*shared, *(one for each in frozen for one in reachable(each)))}
     for part in parts:
-        if id(part) in left:
-            continue
         kind: Any = type(part)
-        if kind is ColumnTransformer:
-            part.__class__ = _PublicColumnTransformer
-        elif kind is FeatureUnion:
-            part.__class__ = _PublicFeatureUnion
-        elif kind is SchemaEncoder:
-            continue  # its fit uses only the names of columns, and it encodes cell by cell
+        # The fit of a SchemaEncoder uses only the names of columns, and it encodes cell by cell.
+        if id(part) in left or kind is SchemaEncoder:
+            continue
+        if kind in _PUBLIC_CLASSES:
+            part.__class__ = _PUBLIC_CLASSES[kind]
         elif learns_nothing(part) and hasattr(part, "transform"):
             part.__class__ = _fitted_to_made_up_records(kind)
 
 
 def reachable(estimator: Any) -> list[Any]:
-    """Return an estimator and all estimators that it holds, including fitted ones."""
-    found: dict[int, Any] = {}
+    """Return an estimator and all estimators inside it, including fitted ones."""
+    estimators: dict[int, Any] = {}
     seen: set[int] = set()
     waiting = [estimator]
     while waiting:
@@ -78,13 +75,13 @@ def reachable(estimator: Any) -> list[Any]:
             continue
         seen.add(id(each))
         if isinstance(each, BaseEstimator):
-            found[id(each)] = each
+            estimators[id(each)] = each
             waiting += vars(each).values()
         elif isinstance(each, Mapping):
             waiting += each.values()
         elif isinstance(each, (list, tuple)):
             waiting += each
-    return list(found.values())
+    return list(estimators.values())
 
 
 def show_classes(pipe: Any) -> None:
@@ -106,7 +103,7 @@ class _LearnsNothing:
 
     def fit(self, X, y=None, **params):
         """Fit to made-up records; labels and parameters such as weights are not used."""
-        made, fitted = type(self), self._hidden_class
+        subclass, fitted = type(self), self._hidden_class
         instead = _WHILE_FITTED.get(fitted.__name__, {})
         own = {name: getattr(self, name) for name in instead}
         records = _made_up(self, X)
@@ -123,7 +120,7 @@ class _LearnsNothing:
                 "records with the columns and dtypes of X, since it learns nothing.)"
             ) from None
         finally:
-            self.__class__ = made
+            self.__class__ = subclass
             vars(self).update(own)
         return self
 
@@ -144,14 +141,14 @@ class _LearnsNothing:
 @cache
 def _fitted_to_made_up_records(original: type) -> Any:
     """A subclass with the same name, which clones keep."""
-    made: Any = type(
+    subclass: Any = type(
         original.__name__,
         (_LearnsNothing, original),
         {"__module__": original.__module__, "_hidden_class": original},
     )
     if hasattr(original, "_sklearn_auto_wrap_output_keys"):
-        made._sklearn_auto_wrap_output_keys = original._sklearn_auto_wrap_output_keys
-    return made
+        subclass._sklearn_auto_wrap_output_keys = original._sklearn_auto_wrap_output_keys
+    return subclass
 
 
 def _restored(original: type, state: dict[str, Any]) -> Any:
@@ -195,6 +192,12 @@ class _PublicFeatureUnion(FeatureUnion):
         return super()._hstack([_converted_frame(X) for X in Xs])
 
 
+_PUBLIC_CLASSES: dict[type, type] = {
+    ColumnTransformer: _PublicColumnTransformer,
+    FeatureUnion: _PublicFeatureUnion,
+}
+
+
 class _PublicFrozenEstimator(FrozenEstimator):
     """A frozen transformer that converts a table record by record."""
 
@@ -229,7 +232,7 @@ def takes_table(step: Any) -> bool:
 
 
 def _refuse_rows(step: Any, X: Any) -> None:
-    """Refuse a list of rows if a user's function would receive it."""
+    """Raise an error if a user's function would receive a list of rows."""
     sees_lists = isinstance(step, FunctionTransformer) and not step.validate
     if sees_lists and isinstance(X, Sequence) and any(is_row(row) for row in X):
         raise TypeError(
@@ -245,7 +248,7 @@ def _made_up(step: Any, X: Any) -> Any:
     """Return records with the columns and dtypes of X, and no cell of it."""
     _refuse_rows(step, X)
     is_table = takes_table(step) or isinstance(step, FunctionTransformer)
-    if not is_table and type(step).__module__.startswith("sklearn."):  # texts, dicts or sets
+    if not is_table and type(step).__module__.startswith("sklearn."):  # strings, dicts or sets
         return [""] * _N_RECORDS
     encodes = isinstance(step, (OneHotEncoder, OrdinalEncoder))
     categories = list(step.categories) if encodes else None
@@ -282,7 +285,7 @@ def _made_up_array(X: Any, categories: list[Any] | None) -> Any:
     if categories and is_list:
         kinds = [np.asarray(each).dtype for each in categories]
         if all(each.kind in "biuf" for each in kinds):
-            # As scikit-learn reads a list of numbers, for which categories must be sorted.
+            # scikit-learn reads a list of numbers like this; categories must then be sorted.
             dtype = np.result_type(*kinds)
     made = np.zeros((_N_RECORDS, X.shape[1]), dtype=dtype)
     for place, cells in enumerate(_columns([dtype] * X.shape[1], categories, 0)):
@@ -290,7 +293,7 @@ def _made_up_array(X: Any, categories: list[Any] | None) -> Any:
     return made
 
 
-#: Declared dtypes of columns that may hold nulls.
+#: Declared dtypes of columns that may contain nulls.
 _INTEGERS, _BOOLEANS = "integers", "booleans"
 
 

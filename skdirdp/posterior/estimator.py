@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.special import betaincinv
 from sklearn.utils.validation import check_is_fitted
 
+from .._docs import shared_docs
 from .._messages import errors_without_data, warn
 from .._persons import MOST_ROWS, CountedRows, Unit, select_rows
 from .._sklearn_compat import Interval, StrOptions, _fit_context
@@ -101,10 +102,11 @@ class PosteriorPrivacy(PrivacyReport):
             return f"no privacy: mechanism {self.name!r} at this epsilon guarantees nothing"
         return super().__str__()
 
-    def _means(self) -> str:
+    def _describe_releases(self) -> str:
         return f"by mechanism {self.name!r}, {_CALIBRATION_TEXTS[self.calibration]}"
 
 
+@shared_docs
 class PrivateDirichletPosterior(PrivateEstimator):
     """Posterior of a categorical distribution, released with epsilon-DP.
 
@@ -125,8 +127,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         a warning is raised.
     gamma : float, default=1.0
         Smoothness parameter of the smooth sensitivity of "ehds".
-    epsilon : float, default=1.0
-        Privacy budget of one fit. With `float("inf")` no noise is added.
+    {epsilon}
     mechanism : {"ehds", "ehd", "lshist", "lsdim", "lszhang", "ehdl"}, default="ehds"
         The exponential mechanism scored by Hellinger distance, with smooth ("ehds")
         or global ("ehd") sensitivity; Laplace noise scaled to the sensitivity of a
@@ -135,17 +136,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
     calibration : {"exact", "paper"}, default="exact"
         "paper" takes the exponent of "ehd" and "ehds" from the papers' proofs, which
         leaves a part of epsilon unused. "exact" uses the largest exponent within epsilon.
-    max_rows : int, default=1
-        Public bound on the records of one person; all of them are protected together. If
-        `groups` is passed to `fit`, only the first `max_rows` records of each person are
-        counted. Otherwise the bound is assumed to hold.
-    accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
-    label : str, default=None
-        Name of the fit in the accountant's history. If None, the name of the class.
-    random_state : int, Generator, RandomState or None, default=None
-        If None, the noise is cryptographically secure. Any other value makes the noise
-        reproducible, and anyone who knows it can remove the noise.
+    {max_rows, accountant, label, random_state}
 
     Attributes
     ----------
@@ -164,12 +155,12 @@ class PrivateDirichletPosterior(PrivateEstimator):
 
     Notes
     -----
-    The exponential mechanisms choose among all posteriors of n records, at most half a million:
-    n = 499 999 for two categories, 998 for three, 142 for four. If there are too many pairs of
+    The exponential mechanisms choose among all posteriors of n records, at most half a million: n =
+    499 999 for two categories, 998 for three, 142 for four. If there are too many pairs of
     neighbours (for "ehds" and equal prior entries, from n of about 2000, 70 and 25), the exponent
     is based on a bound. Laplace noise ("lshist") has no such limits, and its expected Hellinger
-    distance is smaller except for very small data sets. With `max_rows` above 1, persons who
-    replace each other are assumed to have equally many records.
+    distance is smaller except for very small data sets. With `max_rows` above 1, people who replace
+    each other are assumed to have equally many records.
 
     Examples
     --------
@@ -309,8 +300,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
         }
         given = {name: size for name, size in sizes.items() if size is not None}
         if len(set(given.values())) > 1:
-            found = ", ".join(f"{name}: {size}" for name, size in given.items())
-            raise ValueError(f"the number of categories must be the same everywhere; got {found}")
+            listed = ", ".join(f"{name}: {size}" for name, size in given.items())
+            raise ValueError(f"the number of categories must be the same everywhere; got {listed}")
         return list(range(max(given.values()))) if labels is None and given else labels
 
     def _select(self, groups: ArrayLike | None, n_rows: int) -> CountedRows:
@@ -447,8 +438,8 @@ def _calibrate(
         return "paper", None, changed / laplace_scale(mechanism, len(prior), epsilon)
     check_candidates(mechanism, n_samples, len(prior))
     choose = exact_exponent if exact else paper_exponent
-    found = choose(mechanism, prior, n_samples, epsilon, gamma)
-    return "paper" if not exact else "bounded" if found.loss is None else "exact", *found
+    exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
+    return "paper" if not exact else "bounded" if exponent.loss is None else "exact", *exponent
 
 
 def _per_record(epsilon: float, unit: Unit) -> float:

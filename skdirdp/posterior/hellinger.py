@@ -22,7 +22,7 @@ from ..mechanisms.sampling.distributions import choose
 from ..numerics.conservative import safe_root
 from ..numerics.log_gamma import entropy_excess, lifted_gap, log_gamma_gap
 
-_LIFT = 10  # by which arguments are shifted, into the range of Stirling's series
+_LIFT = 10  # shift of arguments into the range of Stirling's series
 _GRID_CELLS = 1 << 20
 _TOO_MANY_RECORDS = 1 << 53  # from here on floats do not represent all integers
 _BLOCK = 1 << 16  # points per evaluation, to limit memory
@@ -607,7 +607,7 @@ def enumerated_profile(
         for point, factor in enumerate(np.exp(epsilons)):
             found = np.maximum(p - factor * q, 0.0).sum(axis=1).max()
             deltas[point] = max(deltas[point], float(found))
-    # At most the value of randomised response at 0.
+    # The profile is at most the value of randomised response at 0.
     deltas = np.minimum(deltas * (1 + _RELATIVE) + _ABSOLUTE, np.tanh(epsilon / 2))
     deltas[-1] = 0.0
     return ProfiledDP.from_points(epsilons.tolist(), deltas.tolist(), adjacency)

@@ -8,7 +8,7 @@ section 16, has the formulas.
 
 from ..mechanisms.tables import Noise
 from .estimates import TableEstimate, estimate_counts, estimate_histogram
-from .margins import ConsistentTable, NoisyTable, make_consistent
+from .margins import ConsistentTable, NoisyTable, make_consistent, reconcile_tables
 
 __all__ = [
     "ConsistentTable",
@@ -18,4 +18,5 @@ __all__ = [
     "estimate_counts",
     "estimate_histogram",
     "make_consistent",
+    "reconcile_tables",
 ]

@@ -164,13 +164,21 @@ def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndar
     return estimate_shares([stack.variable_cells(0)], HISTOGRAMS)[0].shares[0]
 
 
+def project_counts(values: np.ndarray, total: float) -> np.ndarray:
+    """Return the nearest non-negative numbers with the given sum."""
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    last = np.flatnonzero(falling > excess)[-1]
+    return np.maximum(values - excess[last], 0.0)
+
+
 def _estimate_by_width(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:
     """Estimate wide rows with their own prior, and other rows with the given one."""
-    found = {
+    posteriors = {
         is_wide: iter(estimate_shares([each for each in groups if each.is_wide == is_wide], chosen))
         for is_wide, chosen in ((True, WIDE_ROWS), (False, prior))
     }
-    return [next(found[cells.is_wide]) for cells in groups]
+    return [next(posteriors[cells.is_wide]) for cells in groups]
 
 
 def _estimate_step(
@@ -181,8 +189,8 @@ def _estimate_step(
 ) -> None:
     """Estimate the cells of all stacks at once."""
     waiting = [(stack, cells) for stack in stacks for cells in make_cells(stack)]
-    found = _estimate_by_width([cells for _, cells in waiting], prior)
-    for (stack, _), posterior in zip(waiting, found, strict=True):
+    posteriors = _estimate_by_width([cells for _, cells in waiting], prior)
+    for (stack, _), posterior in zip(waiting, posteriors, strict=True):
         keep(stack, posterior)
 
 
@@ -196,9 +204,9 @@ def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
             if new:
                 groups.append(stack.variable_cells(axis).rows([*new.values()]))
                 places.update(zip(new, range(len(places), len(places) + len(new)), strict=True))
-    found = _estimate_by_width(groups, POOLS)
+    posteriors = _estimate_by_width(groups, POOLS)
     # One array per row, without a tuple around each: many tuples would slow garbage collection.
-    shares, variances = ([row for each in found for row in each[i]] for i in range(2))
+    shares, variances = ([row for each in posteriors for row in each[i]] for i in range(2))
     for stack in stacks:
         stack.start(
             Posterior(

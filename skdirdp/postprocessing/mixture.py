@@ -20,7 +20,7 @@ from scipy.special import erfcx, ndtr
 
 from ..numerics.rows import row_blocks
 
-#: Rows with at least so many columns are wide, such as rows of words. Chosen by `text`.
+#: Rows with at least this many columns are wide, such as rows of words. Chosen by `text`.
 WIDE = 64
 # Distances of the cells that count as adjacent, the relative deviation of a cell from them, and
 # the prior variance of their common factor. Chosen by `naive-bayes-fresh`.
@@ -80,7 +80,7 @@ HISTOGRAMS = Prior.from_components(scatters=_SCATTER, sparse=_RARE)
 class Cells(NamedTuple):
     """Noisy counts of rows, from tables with the same columns."""
 
-    noisy: np.ndarray  # by row and column
+    noisy: np.ndarray  # noisy counts by row and column
     variance: np.ndarray  # mean variance of the noise in the table of each row
     per_count: float  # additional variance of the noise for each count
     level: np.ndarray  # mean noisy count in the table of each row
@@ -95,8 +95,8 @@ class Cells(NamedTuple):
 
     def rows(self, chosen: slice | list[int]) -> "Cells":
         """Return some of the rows."""
-        found = [each if isinstance(each, float) else each[chosen] for each in self]
-        return Cells(*found)  # type: ignore[arg-type]
+        fields = [each if isinstance(each, float) else each[chosen] for each in self]
+        return Cells(*fields)  # type: ignore[arg-type]
 
     def columns(self, chosen: slice | np.ndarray) -> "Cells":
         """Return some of the columns."""
@@ -129,16 +129,16 @@ def estimate_shares(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:
         return batch.posteriors(groups, _fit_weights(batch.likelihood, prior.weights))
     some = [cells.sample(-(-size // _SAMPLE)) for cells in groups]
     common = _fit_weights(_Batch.from_cells(some, prior).likelihood, prior.weights)
-    found = []
+    posteriors = []
     for cells in groups:
         if cells.is_wide and cells.noisy.shape[1] > _LARGE:
-            found.append(_interpolated(cells, prior, common))
+            posteriors.append(_interpolated(cells, prior, common))
             continue
         n_rows, width = cells.noisy.shape
         blocks = [cells.rows(chosen) for chosen in row_blocks(n_rows, width, _BLOCK)]
         parts = [_Batch.from_cells([b], prior).posteriors([b], common)[0] for b in blocks]
-        found.append(Posterior(*map(np.concatenate, zip(*parts, strict=True))))
-    return found
+        posteriors.append(Posterior(*map(np.concatenate, zip(*parts, strict=True))))
+    return posteriors
 
 
 class _Rows(NamedTuple):
@@ -233,11 +233,11 @@ class _Batch(NamedTuple):
         total_variances = np.concatenate([cells.total_variances for cells in groups])
         mean = given_sums(mean, variance, totals, total_variances, self.rows)
         sums = np.add.reduceat(mean, self.rows.starts).take(self.rows.of_cells)
-        found = np.array([mean / sums, variance / sums**2])
+        moments = np.array([mean / sums, variance / sums**2])
         ends = np.cumsum([cells.noisy.size for cells in groups])
         return [
             Posterior(*part.reshape(2, *cells.noisy.shape))
-            for part, cells in zip(np.split(found, ends[:-1], axis=1), groups, strict=True)
+            for part, cells in zip(np.split(moments, ends[:-1], axis=1), groups, strict=True)
         ]
 
 
@@ -275,12 +275,12 @@ def given_sums(
     tilt /= np.add.reduceat(weights, rows.starts) + np.maximum(sum_variances, _TINY)
     weights *= tilt.take(rows.of_cells)
     # A decrease by t becomes m**2 / (m + t), which is the same to first order.
-    found = np.maximum(-weights, _TINY)
-    found += mean
-    np.divide(mean, found, out=found)
-    found *= mean
-    found += np.maximum(weights, 0.0, out=weights)
-    return found
+    adjusted = np.maximum(-weights, _TINY)
+    adjusted += mean
+    np.divide(mean, adjusted, out=adjusted)
+    adjusted *= mean
+    adjusted += np.maximum(weights, 0.0, out=weights)
+    return adjusted
 
 
 def _interpolated(cells: Cells, prior: Prior, common: np.ndarray) -> Posterior:
@@ -312,7 +312,7 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
         share_variances=np.tile(np.repeat(variances, len(_GRID)), (len(deviations), 1)),
     )
     moments = [each.reshape(-1, size) for each in _Batch.from_cells([grid], prior).moments(weights)]
-    found = np.empty((2, *cells.noisy.shape))
+    posterior = np.empty((2, *cells.noisy.shape))
     start = np.zeros(1, dtype=np.intp)
     whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
     for place, (noisy, deviation) in enumerate(zip(cells.noisy, deviations, strict=True)):
@@ -323,7 +323,7 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
             first = rest.astype(np.intp)
             rest -= first
             first += offsets[chosen]
-            for moment, out in zip(moments, found[:, place, chosen], strict=True):
+            for moment, out in zip(moments, posterior[:, place, chosen], strict=True):
                 moment[place].take(first, out=out, mode="clip")  # other modes copy
                 step = moment[place, 1:].take(first, mode="clip")
                 step -= out
@@ -333,10 +333,10 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
         beyond = np.flatnonzero(noisy > deviation * _GRID[-1])
         for chosen in row_blocks(len(beyond), 1, _BLOCK):
             exact = _Batch.from_cells([row.columns(beyond[chosen])], prior)
-            found[:, place, beyond[chosen]] = exact.moments(weights[:, place : place + 1])
-        mean, variance = found[:, place]
+            posterior[:, place, beyond[chosen]] = exact.moments(weights[:, place : place + 1])
+        mean, variance = posterior[:, place]
         mean[:] = given_sums(mean, variance, row.totals, row.total_variances, whole)
-    return found
+    return posterior
 
 
 def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

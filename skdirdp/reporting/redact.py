@@ -1,4 +1,4 @@
-"""Remove passwords from addresses, and refuse outputs that would replace a ledger."""
+"""Remove passwords from addresses, and check that outputs do not replace a ledger."""
 
 import os
 import re
@@ -36,7 +36,7 @@ _ADDRESS = re.compile(
 
 
 def without_password(text: str) -> str:
-    """Replace the password of every URL in a text by three stars."""
+    """Replace the password of every URL in a string with three asterisks."""
     return _IN_QUERY.sub(r"\1***", _IN_AUTHORITY.sub(r"\1:***@", text))
 
 

@@ -1,4 +1,4 @@
-"""Sentences that state a guarantee (docs/statement.md), and the numbers and texts in them."""
+"""Sentences that state a guarantee (docs/statement.md), and the numbers and strings in them."""
 
 import math
 import re
@@ -9,16 +9,19 @@ from typing import Any
 
 from .._messages import format_exact, plural
 from ..accounting import RenyiDP
+from ..accounting.attacks import AttackBounds
 from ..accounting.worst_case import VECTORS, relation_kind
 
 #: Delta at which a Renyi guarantee, which has no delta, is explained.
 EXAMPLE_DELTA = 1e-5
+#: False-positive rate at which attacks are explained.
+EXAMPLE_RATE = 0.01
 RECORD = "record"
 #: Explanation of an adaptive limit, next to the share of it that is spent.
 ADAPTIVE_LIMIT = (
-    "An adaptive limit is one guarantee for all charges together. Its ε holds from the first "
-    "charge and is the total, regardless of how much of the limit is spent. The spent part is a "
-    "share of what the limit admits, not the sum of the ε of the charges."
+    "An adaptive limit is one guarantee for all charges together. From the first charge on, the "
+    "total is the ε of the limit, regardless of how much of the limit is spent. The spent part is "
+    "a share of what the limit admits, not the sum of the ε of the charges."
 )
 # A ledger knows the charges, but not which parameters a fit took from the data.
 _EXCEPT_MODELS = (
@@ -30,7 +33,7 @@ _ROUNDING = 1e-12  # bound on the rounding error of a conversion
 # Every float is a finite decimal of fewer digits, so that nothing is rounded before it is shown.
 _EXACT = Context(prec=1200, Emax=10**9, Emin=-(10**9))
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_LARGEST_EXPONENT = 1e6  # of e, for a factor that is written out
+_LARGEST_EXPONENT = 1e6  # largest exponent of e for a factor that is written out
 _POSITIONAL = range(-7, 7)  # powers of ten that are written out
 # Invisible but harmless: some languages need them, and they keep numbers together.
 _JOINERS = "\u200c\u200d\u00a0\u2009"
@@ -108,6 +111,15 @@ class Claim:
         return f"That is: {start} e^ε = {factor_up(self.epsilon)}{up_to}."
 
     @property
+    def question(self) -> str:
+        """The question that an attack tries to answer."""
+        if self._is_of_vectors:
+            return "which of two vectors within these limits was used"
+        if self.adjacency.startswith("add_remove"):
+            return f"whether {self.protected}{self._comma} was used or not"
+        return f"which of two versions of {self.protected}{self._comma} was used"
+
+    @property
     def _is_of_vectors(self) -> bool:
         return relation_kind(self.adjacency) == VECTORS
 
@@ -132,7 +144,24 @@ def exceptions_to(not_covered: Sequence[str]) -> list[str]:
     return sentences
 
 
-def model_statement(claim: Claim, not_covered: Sequence[str], n_records: int | None = None) -> str:
+def attack_sentences(claim: Claim, attacks: AttackBounds) -> str:
+    """Return bounds on attacks as sentences."""
+    rate, few = float(attacks.true_positive_rate(EXAMPLE_RATE)), percent_up(EXAMPLE_RATE)
+    return (
+        "Suppose that somebody knows everything else, and tries to find out "
+        f"{claim.question}. With false alarms in {few} of cases, the answer is found in at most "
+        f"{percent_up(rate)} of cases; blind guessing finds it in {few}. If both answers are "
+        "equally likely beforehand, a guess is right with a probability of at most "
+        f"{percent_up(attacks.advantage() / 2, 50)}; without the publication it is 50%."
+    )
+
+
+def model_statement(
+    claim: Claim,
+    not_covered: Sequence[str],
+    n_records: int | None = None,
+    attacks: AttackBounds | None = None,
+) -> str:
     """Return the statement for one model; pass the number of records only if it is public."""
     records = "the records" if n_records is None else plural(n_records, "record")
     if not claim.holds:
@@ -144,7 +173,10 @@ def model_statement(claim: Claim, not_covered: Sequence[str], n_records: int | N
         f"The published model was computed from {records} by a randomised procedure that is "
         f"{claim.kind} with respect to {claim.against}."
     )
-    return " ".join([sentence, claim.meaning, *exceptions_to(not_covered)])
+    meaning = (
+        [claim.meaning] if attacks is None else [claim.meaning, attack_sentences(claim, attacks)]
+    )
+    return " ".join([sentence, *meaning, *exceptions_to(not_covered)])
 
 
 @dataclass(frozen=True)
@@ -154,9 +186,10 @@ class LedgerFacts:
     name: str | None
     charges: int
     limit: Claim | None
-    total: Claim  # of all charges, if their budgets were fixed in advance
+    total: Claim  # claim for all charges, if their budgets were fixed in advance
     adaptive: bool
     admitted: bool = True  # whether the limit admitted all charges; merged charges were not
+    attacks: AttackBounds | None = None  # bounds that hold together with the claim
 
     @property
     def claim(self) -> Claim:
@@ -201,7 +234,10 @@ def ledger_statement(facts: LedgerFacts) -> str:
         if facts.limit is None:
             why = "the ledger has no limit"
         condition += f" Nothing can be stated for adaptively chosen budgets, since {why}."
-    return " ".join([sentence, claim.meaning, condition, _EXCEPT_MODELS])
+    meaning = claim.meaning
+    if facts.attacks is not None:
+        meaning += f" {attack_sentences(claim, facts.attacks)}"
+    return " ".join([sentence, meaning, condition, _EXCEPT_MODELS])
 
 
 def terms(claim: Claim) -> str:
@@ -221,6 +257,14 @@ def rounded_down(value: float) -> str:
     return _rounded(value, ROUND_FLOOR)
 
 
+def percent_up(share: float, plus: int = 0) -> str:
+    """Return a share in percent with two decimals, rounded up, at most 100%."""
+    percent = plus + 100 * Decimal(share)
+    # The decimal expansion of 0.01 as a float is above 1%.
+    percent = min(percent - abs(percent) * Decimal("1e-15"), Decimal(100))
+    return f"{_to_text(percent, -2, ROUND_CEILING)}%"
+
+
 def _rounded(value: float, rounding: str) -> str:
     if math.isinf(value):
         return "infinite"
@@ -236,7 +280,7 @@ def factor_up(epsilon: float) -> str:
     if epsilon > _LARGEST_EXPONENT:
         return f"e^({rounded_up(epsilon)})"
     wide = Context(prec=40, Emax=10**12, Emin=-(10**12))
-    factor = Decimal(epsilon).exp(wide)  # to the nearest
+    factor = Decimal(epsilon).exp(wide)  # rounded to the nearest
     factor = factor if epsilon == 0 else factor.next_plus(wide)
     return _to_text(factor, factor.adjusted() - 2, ROUND_CEILING)
 
@@ -279,5 +323,5 @@ def visible(text: object) -> str:
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """Shorten a text to at most `most` characters."""
+    """Shorten a string to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -22,15 +22,18 @@ from .arrays import (
     to_common_dtype,
     without_dictionaries,
 )
+from .bins import FINE_SCALES, FineGrid, fine_grid, kind_grid, quantile_borders, resolution
 from .blocks import (
     ARROW_TYPES,
     BLOCK_ROWS,
     DASK_TYPES,
-    FRAME_TYPES,
+    LAZY_FRAME_TYPES,
     block_frame,
-    collected_frame,
+    check_row_order,
+    collected_to_pandas,
     empty_frame,
     has_type,
+    is_in_memory,
     table_blocks,
     text_objects,
 )
@@ -42,6 +45,7 @@ from .columns import (
     factorise,
     has_float_dtype,
 )
+from .files import to_toml
 from .keys import NO_PERSON, convert_ids
 from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers, raise_faults
 from .schema import Schema, SchemaEncoder, declared_labels, labels_or_none, read_labels
@@ -51,7 +55,8 @@ __all__ = [
     "ARROW_TYPES",
     "BLOCK_ROWS",
     "DASK_TYPES",
-    "FRAME_TYPES",
+    "FINE_SCALES",
+    "LAZY_FRAME_TYPES",
     "MISSING",
     "MISSING_STATE",
     "NO_PERSON",
@@ -59,6 +64,7 @@ __all__ = [
     "UNKNOWN",
     "Categories",
     "Dates",
+    "FineGrid",
     "Kind",
     "Names",
     "Numbers",
@@ -70,7 +76,8 @@ __all__ = [
     "as_records",
     "as_table",
     "block_frame",
-    "collected_frame",
+    "check_row_order",
+    "collected_to_pandas",
     "column_names",
     "column_numbers",
     "convert_ids",
@@ -78,9 +85,12 @@ __all__ = [
     "distinct_cells",
     "empty_frame",
     "factorise",
+    "fine_grid",
     "has_float_dtype",
     "has_type",
+    "is_in_memory",
     "is_row",
+    "kind_grid",
     "label_codes",
     "label_numbers",
     "labels_or_none",
@@ -89,14 +99,17 @@ __all__ = [
     "missing_cells",
     "plain_value",
     "plain_values",
+    "quantile_borders",
     "raise_faults",
     "read_labels",
     "rebuild",
     "record_wise",
+    "resolution",
     "sort_values",
     "table_blocks",
     "text_objects",
     "to_common_dtype",
+    "to_toml",
     "type_and_value",
     "without_dictionaries",
 ]

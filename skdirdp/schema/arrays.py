@@ -60,7 +60,7 @@ def as_numbers(X: Any) -> Any:
     if isinstance(X, pd.DataFrame):
         if all(_is_fixed(dtype) for dtype in X.dtypes):
             return X
-        # By position, because names may repeat.
+        # Columns are selected by position, because names may repeat.
         columns = [_float_column(X.iloc[:, k]) for k in range(X.shape[1])]
         return pd.DataFrame(dict(enumerate(columns)), index=X.index).set_axis(X.columns, axis=1)
     X = without_dictionaries(X)
@@ -90,9 +90,9 @@ def as_table(X: Any) -> Any:
 def record_wise(X: Any) -> Any:
     """Return a table in which the dtype of each column follows from the declared dtype alone.
 
-    A list becomes an array of objects. Integers and truth values of a container that can hold
-    nulls (Polars, Arrow, nullable and categorical columns of pandas) become floats, whether
-    there is a null or not.
+    A list becomes an array of objects. Integers and truth values of a container that can contain
+    nulls (Polars, Arrow, nullable and categorical columns of pandas) become floats, whether there
+    is a null or not.
     """
     if isinstance(X, pd.DataFrame):
         return _with_floats(X)
@@ -148,7 +148,7 @@ def _arrow_with_floats(X: Any, arrow: Any) -> Any:
 
 
 def is_row(record: Any) -> bool:
-    """Return whether a record is a row of cells, and not a text, mapping or set."""
+    """Return whether a record is a row of cells, and not a string, mapping or set."""
     return isinstance(record, Iterable) and not isinstance(record, (str, bytes, Mapping, Set))
 
 
@@ -162,7 +162,7 @@ def column_names(X: Any) -> list[Any] | None:
 
 def without_dictionaries(X: Any) -> Any:
     """Decode the dictionary-encoded columns of an Arrow table; return other tables unchanged."""
-    # As an array, a missing value of such a column becomes the last value of the dictionary, which
+    # In an array, a missing value of such a column becomes the last value of the dictionary, which
     # belongs to another record.
     if not (hasattr(X, "column_names") and hasattr(X, "to_pandas")):
         return X
@@ -211,10 +211,10 @@ def _float_column(values: Any) -> np.ndarray:
 def _floats(values: np.ndarray) -> np.ndarray:
     """Convert each cell of an array of objects to a float."""
     if values.dtype.kind != "O":
-        raise TypeError(f"X must hold numbers; got dtype {values.dtype.name}")
+        raise TypeError(f"X must contain numbers; got dtype {values.dtype.name}")
     kinds = set(map(type, values.flat))
     if any(issubclass(kind, (np.complexfloating, np.datetime64, np.timedelta64)) for kind in kinds):
-        raise TypeError("X must hold real numbers; some cells are complex, dates or durations")
+        raise TypeError("X must contain real numbers; some cells are complex, dates or durations")
     if not kinds.isdisjoint((type(pd.NA), type(pd.NaT))):
         missing = [value is pd.NA or value is pd.NaT for value in values.flat]
         values = np.where(np.reshape(missing, values.shape), np.nan, values)
@@ -258,7 +258,7 @@ def to_common_dtype(name: str, labels: np.ndarray) -> np.ndarray:
         return labels
     kinds = set(map(type, labels.flat))
     if str in kinds and len(kinds) > 1:
-        raise TypeError(f"{name} must hold only numbers or only strings; it mixes them")
+        raise TypeError(f"{name} must contain only numbers or only strings; it mixes them")
     if not kinds <= _PLAIN:
         return labels
     values = labels.tolist()
@@ -326,10 +326,8 @@ def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = 
     if hasattr(X, "columns") and hasattr(X, "shape"):
         _check_distinct("X", list(X.columns))
         return Records({name: X[name] for name in X.columns}, int(X.shape[0]))
-    if sparse.issparse(X):
-        raise TypeError("X must be a DataFrame or a dense array; got a sparse matrix")
     with errors_without_data(X=X):
-        values, n_records = _array_columns(X)
+        values, n_records = _array_columns(X, columns)
     names = list(range(len(values))) if columns is None else list(columns)
     _check_distinct("columns", names)
     if len(values) == len(names) - 1 and optional in names:
@@ -339,15 +337,22 @@ def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = 
     return Records(dict(zip(names, values, strict=True)), n_records)
 
 
-def _array_columns(X: Any) -> tuple[list[Any], int]:
+def _array_columns(X: Any, columns: Sequence[Hashable] | None) -> tuple[list[Any], int]:
     """Return the columns of an array or of a list of rows, and the number of records."""
+    if sparse.issparse(X):
+        raise TypeError("X must be a DataFrame or a dense array; got a sparse matrix")
+    if isinstance(X, list | tuple) and not X and columns is not None:
+        return [[] for _ in columns], 0
     if isinstance(X, list | tuple) and len(X):
         # numpy would look into cells, and convert some.
-        if any(isinstance(row, str | bytes) or not isinstance(row, Iterable) for row in X):
-            raise ValueError("X must have two dimensions, records and columns; some rows have none")
+        if not all(map(is_row, X)):
+            raise ValueError(
+                "X must have two dimensions, records and columns; some records are no sequences of "
+                "cells"
+            )
         rows = [list(row) for row in X]
         if len(set(map(len, rows))) > 1:
-            raise ValueError("X must have rows of one length; some are longer than others")
+            raise ValueError("X must have rows of the same length; some are longer than others")
         return list(zip(*rows, strict=True)), len(rows) if rows[0] else 0
     X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
     if X.ndim != 2:

@@ -6,7 +6,7 @@ integers with missing values, choose one type from all cells.
 """
 
 import re
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -20,9 +20,8 @@ from .values import UNKNOWN, only_types, rebuild, type_and_value
 
 _MILLISECONDS_PER_DAY = 86_400_000
 _BLOCK_ROWS = 1 << 18
-# Longer texts are no numbers: the conversion of n digits takes n**2 steps.
+# Longer strings are not numbers: the conversion of n digits takes n**2 steps.
 _LONGEST_NUMBER = 400
-_EPOCH = datetime(1970, 1, 1)
 _ISO_TIME = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)"
     r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?(Z|[+-]\d\d(?::?\d\d)?)?)?)?)?",
@@ -34,7 +33,7 @@ MISSING, OUTSIDE = -1, -2
 
 
 def column_blocks(values: Any) -> Iterator[Any]:
-    """Iterate over a column in blocks of rows, at least one."""
+    """Yield a column in one or more blocks of rows."""
     sliced = values.iloc if isinstance(values, pd.Series) else values
     n_rows = len(values)
     if n_rows <= _BLOCK_ROWS:
@@ -48,15 +47,16 @@ def factorise(
     values: Any,
     rows: np.ndarray | None = None,
     *,
-    missing_values: frozenset = frozenset(),
+    is_missing: Callable[[Any], bool] | None = None,
     fractions: bool = True,
 ) -> tuple[np.ndarray, list[Any]]:
     """Return the codes of the cells in `rows`, and the distinct values that they refer to.
 
     Two cells have the same code if they have the same type and value. Codes are `MISSING` or
     `OUTSIDE` for cells without a value to publish. The distinct values are rebuilt, and each
-    occurs in a counted row. Equal values of several types, such as 1 and True, are separate. If
-    `fractions` is False, numbers that are not whole are `OUTSIDE`.
+    occurs in a counted row. Equal values of several types, such as 1 and True, are separate. Values
+    of which `is_missing` is true are `MISSING`. If `fractions` is False, numbers that are not whole
+    are `OUTSIDE`.
     """
     codes, distinct = distinct_cells(values)
     codes = codes if rows is None else codes[rows]
@@ -65,7 +65,7 @@ def factorise(
     kept: list[Any] = []
     for value, occurs in zip(distinct, occurring.tolist(), strict=True):
         is_name = fractions or not isinstance(value, float) or value.is_integer()
-        if value in missing_values:
+        if is_missing is not None and value is not UNKNOWN and is_missing(value):
             renumbered.append(MISSING)
         elif occurs and is_name and value is not UNKNOWN:
             renumbered.append(len(kept))
@@ -88,7 +88,7 @@ def has_float_dtype(values: Any) -> bool:
 
 
 def canonical_text(value: Any) -> str:
-    """Return the text that spells a value: whole numbers without a point, dates as in ISO 8601."""
+    """Return the string that spells a value: integers without a point, dates as in ISO 8601."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, date):
@@ -97,7 +97,7 @@ def canonical_text(value: Any) -> str:
 
 
 def parse_number(text: str) -> int | float | None:
-    """Return the number that a text spells, or None. "true" is 1 and "false" is 0, in any case."""
+    """Return the number that a string spells, or None. "true" is 1, "false" is 0, in any case."""
     if len(text) <= len("false") and text.lower() in ("true", "false"):
         return int(text.lower() == "true")
     # Python also reads 1_000, which is not a number in a table.
@@ -110,10 +110,10 @@ def parse_number(text: str) -> int | float | None:
 
 
 def parse_time(value: Any, format: str | None = None) -> datetime | None:
-    """Return a date, time or its text as a time without zone, in UTC if it has one, or None.
+    """Return a date, time or string as a time without zone, in UTC if it has one, or None.
 
-    Digits beyond microseconds are dropped. Texts are ISO 8601, or of the given format. A number
-    stands for its decimal text, such as that of a year.
+    Digits beyond microseconds are dropped. Strings are ISO 8601, or have the given format. A number
+    stands for its decimal string, such as that of a year.
     """
     try:
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -163,11 +163,16 @@ def column_numbers(
     Texts are parsed, and numbers beyond the range of floats are infinite.
     """
     numbers, wrong = _numbers(values, missing_values)
-    found = map(_number, map(rebuild, missing_values))
-    absent = [number for number in found if number is not None and number == number]
+    absent = numbers_among(missing_values)
     if absent:
         numbers[np.isin(numbers, absent)] = np.nan
     return numbers, wrong
+
+
+def numbers_among(values: Iterable[Any]) -> list[float]:
+    """Return the declared values that are numbers, or spell one."""
+    numbers = map(_number, map(rebuild, values))
+    return [number for number in numbers if number is not None and number == number]
 
 
 def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
@@ -197,13 +202,13 @@ def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.nda
 
 def _each_number(cells: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
     values = map(rebuild, cells)
-    found = [np.nan if _is_in(value, missing_values) else _number(value) for value in values]
-    numbers = np.array(found, dtype=np.float64)
-    return numbers, np.array([number is None for number in found], dtype=bool)
+    results = [np.nan if _is_in(value, missing_values) else _number(value) for value in values]
+    numbers = np.array(results, dtype=np.float64)
+    return numbers, np.array([number is None for number in results], dtype=bool)
 
 
 def _is_in(value: Any, values: frozenset) -> bool:
-    """Return whether a text is one of these values; numbers are compared after conversion."""
+    """Return whether a string is one of these values; numbers are compared after conversion."""
     return isinstance(value, str) and value in values
 
 
@@ -226,13 +231,30 @@ def column_times(
 
     Times with a zone are in UTC.
     """
+    times, wrong = _times(values, format, missing_values)
+    absent = times_among(missing_values, format)
+    if len(absent):
+        nearest = clip_times(times, datetime.min, datetime.max).astype("M8[us]")
+        times = np.where(np.isin(nearest, absent), np.datetime64("NaT"), times)
+    return times, wrong
+
+
+def times_among(values: Iterable[Any], format: str | None) -> np.ndarray:
+    """Return the declared values that are times, or spell one in ISO 8601 or the format."""
+    times = [parse_time(value) or parse_time(value, format) for value in values]
+    return np.array([time for time in times if time is not None], dtype="M8[us]")
+
+
+def _times(
+    values: Any, format: str | None, missing_values: frozenset
+) -> tuple[np.ndarray, np.ndarray]:
     codes, distinct = _distinct_texts_or_categories(values)
-    if codes is None and getattr(getattr(values, "dtype", None), "kind", None) in ("i", "u", "f"):
+    cells = _cells_of_column(values) if codes is None else _Cells([])
+    if cells.has_dtype and cells.data.dtype.kind in "iuf":  # years
         codes, distinct = distinct_cells(values)
     if codes is not None:
         times, wrong = _each_time(distinct, format, missing_values)
         return np.append(times, np.datetime64("NaT"))[codes], np.append(wrong, False)[codes]
-    cells = _cells_of_column(values)
     if not cells.has_dtype:
         return _each_time(cells.to_list(), format, missing_values)
     is_time = cells.data.dtype.kind == "M"
@@ -286,7 +308,7 @@ def clip_times(times: np.ndarray, low: datetime, high: datetime) -> np.ndarray:
 class _Cells(NamedTuple):
     """Cells of a column."""
 
-    data: Any  # array, list, or Arrow array of texts; object arrays and lists hold the cells
+    data: Any  # array, list or Arrow array of strings; object arrays and lists contain the cells
     missing: np.ndarray | None = None  # mask, if the dtype cannot represent missing values
     in_utc: bool = False  # otherwise the time zone is unknown
 
@@ -403,9 +425,11 @@ def distinct_cells(
     Cells whose type cannot be rebuilt are looked up among the public values in `declared`.
     """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = pd.Series(values)
-        codes, distinct = distinct_cells(values.cat.categories, declared)
-        return np.append(codes, MISSING)[values.cat.codes.to_numpy()], distinct
+        values = getattr(values, "array", values)  # a Series or an Index has this attribute
+        codes, distinct = distinct_cells(values.categories, declared)
+        if np.array_equal(codes, np.arange(len(codes))):  # a copy is faster than indexing
+            return values.codes.astype(np.intp), distinct
+        return np.append(codes, MISSING)[values.codes], distinct
     cells = _cells_of_column(values)
     if not cells.has_dtype:
         texts = _numbered_texts(cells.data)
@@ -428,18 +452,18 @@ def distinct_cells(
 
 
 def _distinct_texts_or_categories(values: Any) -> tuple[np.ndarray | None, list[Any]]:
-    """Return codes and distinct values of texts or of a pandas categorical; None for others."""
+    """Return codes and distinct values of strings or of a pandas categorical; None for others."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = pd.Series(values)
-        return values.cat.codes.to_numpy(), list(values.cat.categories)
+        values = getattr(values, "array", values)  # a Series or an Index has this attribute
+        return values.codes, list(values.categories)
     cells = _cells_of_column(values)
     texts = None if cells.has_dtype else _numbered_texts(cells.data)
     return (None, []) if texts is None else texts
 
 
 def _numbered_texts(cells: Any) -> tuple[np.ndarray, list[Any]] | None:
-    """Return the result of `_numbered_cells` for texts, but faster; None if some are not texts."""
-    # Arrow reads the characters of a text, and calls no methods of its type.
+    """Return the result of `_numbered_cells` for strings, but faster; None if some are not."""
+    # Arrow reads the characters of a string, and calls no methods of its type.
     try:
         import pyarrow as pa
 
@@ -452,7 +476,7 @@ def _numbered_texts(cells: Any) -> tuple[np.ndarray, list[Any]] | None:
             encoded = encoded.unify_dictionaries().combine_chunks()
         codes = encoded.indices.fill_null(MISSING).to_numpy(zero_copy_only=False)
         return codes.astype(np.intp), encoded.dictionary.to_pylist()
-    except Exception:  # Arrow is missing, or some texts are not valid Unicode
+    except Exception:  # Arrow is missing, or some strings are not valid Unicode
         return None
 
 

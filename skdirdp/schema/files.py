@@ -21,6 +21,7 @@ else:
 import numpy as np
 import pandas as pd
 
+from .arrays import column_names
 from .columns import parse_number, parse_time
 from .kinds import (
     RESOLUTIONS,
@@ -35,7 +36,7 @@ from .kinds import (
 )
 
 _BLOCK_ROWS = 10_000  # rows of a file that are encoded at once
-_LONGEST_FIELD = 2**31 - 1  # in characters; the largest limit on all platforms
+_LONGEST_FIELD = 2**31 - 1  # characters; the largest limit on all platforms
 _PARTS = ("person", "max_rows", "missing_values", "strict", "columns")
 _DECLARATIONS = (
     "one of categories = [...], numbers = [low, high], dates = [low, high], names = true, "
@@ -58,9 +59,9 @@ _DRAFT = """\
 #
 # missing = false in a column: it has no missing values.
 
-# person = "..."        # key of the persons, if a person may have several rows
+# person = "..."        # person key, if a person may have several rows
 # max_rows = 1          # largest number of rows of a person that are counted
-missing_values = [""]   # texts that mean a missing value
+missing_values = [""]   # strings that mean a missing value
 
 [columns]
 """
@@ -86,7 +87,7 @@ def to_toml(schema: Any) -> str:
     for name, kind in schema.columns.items():
         try:
             if not isinstance(name, str):
-                raise TypeError("its name is not a text")
+                raise TypeError("its name is not a string")
             lines.append(f"{_toml(name)} = {_toml(_entries(kind))}")
         except TypeError as error:
             faults[name] = str(error)
@@ -117,8 +118,8 @@ def _toml(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str):
         if any("\ud800" <= character <= "\udfff" for character in value):
-            raise TypeError("TOML has no texts with lone surrogates")
-        # As in JSON, with one more control character escaped.
+            raise TypeError("TOML strings cannot contain lone surrogates")
+        # TOML strings are JSON strings in which one more control character is escaped.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, date | time):
         return _toml_time(value)
@@ -144,7 +145,7 @@ def read_mapping(path: Any, what: str, keys: Sequence[str]) -> dict[str, Any]:
             given = json.loads(text, object_pairs_hook=_without_duplicates)
         else:
             given = tomllib.loads(text)
-    except ValueError as error:  # of either format, or of the encoding
+    except ValueError as error:  # invalid format or encoding
         raise ValueError(f"{path}: {error}") from None
     except RecursionError:
         raise ValueError(f"{path}: {what} must not be nested so deeply") from None
@@ -166,7 +167,7 @@ def read_toml(path: Any) -> dict[str, Any]:
     if not isinstance(columns, dict) or not columns:
         raise ValueError(f"{path}: columns must be a table with an entry for each column")
     if not isinstance(given.get("person", ""), str):
-        raise ValueError(f"{path}: person must be a text, the name of a column")
+        raise ValueError(f"{path}: person must be a string, the name of a column")
     if not isinstance(given.get("missing_values", []), list):
         raise ValueError(f"{path}: missing_values must be a list")
     if not isinstance(given.get("strict", False), bool):
@@ -198,14 +199,7 @@ def _kind_from_entries(entries: Any) -> Kind:
     if len(titles) != 1:
         raise ValueError("must have exactly one of these")
     title = titles[0]
-    domain = entries[title]
-    options = {key: value for key, value in entries.items() if key != title}
-    unknown = sorted(set(options) - _OPTIONS[title])
-    if unknown:
-        raise ValueError(f"{title} has no option {', '.join(unknown)}")
-    for flag in ("missing", "whole"):
-        if not isinstance(options.get(flag, False), bool):
-            raise ValueError(f"{flag} must be true or false")
+    domain, options = entries[title], _check_options(title, entries)
     if title == "categories":
         if not isinstance(domain, list):
             raise ValueError("categories must be a list")
@@ -218,6 +212,18 @@ def _kind_from_entries(entries: Any) -> Kind:
     if domain is not True:
         raise ValueError(f"{title} must be true")
     return {"names": Names, "key": Key, "ignore": Ignored}[title](**options)
+
+
+def _check_options(title: str, entries: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries besides the title."""
+    options = {key: value for key, value in entries.items() if key != title}
+    unknown = sorted(set(options) - _OPTIONS[title])
+    if unknown:
+        raise ValueError(f"{title} has no option {', '.join(unknown)}")
+    for flag in ("missing", "whole"):
+        if not isinstance(options.get(flag, False), bool):
+            raise ValueError(f"{flag} must be true or false")
+    return options
 
 
 #: Kinds that are declared by their title alone.
@@ -235,9 +241,9 @@ def draft(header: Any) -> str:
         with _csv_rows(header) as rows:
             names = next(rows, [])
     else:
-        names = list(getattr(header, "columns", header))
+        names = column_names(header) or list(getattr(header, "columns", header))
     if not names or not all(isinstance(name, str) for name in names):
-        raise ValueError("header must have names of columns, which are texts")
+        raise ValueError("header must contain column names, which are strings")
     if len(set(names)) < len(names):
         raise ValueError("header must have distinct names of columns; some are duplicates")
     return _DRAFT + "".join(f"{_toml(name)} = {{}}\n" for name in names)
@@ -308,7 +314,7 @@ def write_text(path: Any, text: str) -> None:
 
 
 def csv_blocks(path: Any, schema: Any) -> Iterator[dict[str, list[str | None]]]:
-    """Iterate over the used columns of a CSV file, in blocks of records, at least one.
+    """Yield the used columns of a CSV file in one or more blocks of records.
 
     A row with too few or too many fields is a record without any values.
     """
@@ -334,7 +340,7 @@ def csv_blocks(path: Any, schema: Any) -> Iterator[dict[str, list[str | None]]]:
 
 
 def text_column(cells: list[str | None]) -> pd.Series:
-    """Return texts as a column, outside of Python objects if Arrow is installed."""
+    """Return strings as a column, stored by Arrow if it is installed."""
     try:
         return pd.Series(cells, dtype=pd.StringDtype("pyarrow"))
     except ImportError:
@@ -342,7 +348,7 @@ def text_column(cells: list[str | None]) -> pd.Series:
 
 
 def check_csv_header(path: Any, schema: Any) -> None:
-    """Refuse a CSV file with other columns than the schema; only its header is read."""
+    """Raise an error if the columns of a CSV file differ from the schema; reads only its header."""
     with _csv_rows(path) as rows:
         _check_header(path, next(rows, []), schema)
 
@@ -378,7 +384,7 @@ def _csv_rows(path: Any) -> Iterator[Iterator[list[str]]]:
     try:
         # Only files are opened, never addresses. An invalid byte affects its own cell only.
         with open(path, encoding="utf-8-sig", errors="replace", newline="") as file:
-            # Python 3.10 refuses a file that contains a null character.
+            # Python 3.10 raises an error for a file that contains a null character.
             yield csv.reader((line.replace("\0", "\ufffd") for line in file), strict=True)
     except csv.Error:
         raise ValueError(
@@ -390,14 +396,14 @@ def _csv_rows(path: Any) -> Iterator[Iterator[list[str]]]:
 
 
 def _check_header(path: Any, header: list[str], schema: Any) -> None:
-    """Refuse a header with other columns than the schema."""
+    """Raise an error if the columns of a header differ from the schema."""
     # The first line may be a record, so that only names of the schema are shown.
     wanted = [name for name in schema if not isinstance(schema[name], Ignored)]
     times = Counter(header)
     faults: dict[Any, str] = {name: "is not in the header" for name in wanted if not times[name]}
     faults |= {name: "occurs more than once" for name in schema if times[name] > 1}
     unknown = [str(place) for place, name in enumerate(header, 1) if name not in schema]
-    rule = f"{path}: the first line must hold the declared names of all columns, with commas"
+    rule = f"{path}: the first line must contain the declared names of all columns, comma-separated"
     if unknown:
         places = f"{'position' if len(unknown) == 1 else 'positions'} {', '.join(unknown)}"
         rule += (

@@ -1,14 +1,17 @@
-"""Ids of persons, converted one by one.
+"""Person ids, converted one by one.
 
-Ids are whole numbers or strings. The number 12, the float 12.0 and the text "12" are the same id;
-"012" is another id. In `groups`, other objects and floats that may be rounded raise an error. In
-the key column of a schema, records with such cells belong to no person, and are not counted.
+Ids are whole numbers, strings or UUIDs. The number 12, the float 12.0 and the string "12" are the
+same id; "012" is another id. In `groups`, other objects and floats that may be rounded raise an
+error. In the key column of a schema, records with such cells belong to no person, and are not
+counted.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
+from decimal import Decimal
 from enum import Enum
 from numbers import Integral
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from scipy import sparse
@@ -16,9 +19,9 @@ from scipy import sparse
 from .._messages import describe, errors_without_data
 from .arrays import list_cells, object_array
 
-# Longer texts are not converted to numbers.
+# Longer strings are not converted to numbers.
 _LONGEST_NUMBER = 1000
-_WANTED = "groups must hold whole numbers or strings, an id for each row"
+_WANTED = "groups must contain whole numbers or strings, an id for each row"
 
 
 class _Marker(Enum):
@@ -38,8 +41,8 @@ def key_ids(name: Hashable, values: Any, missing_values: frozenset = frozenset()
 
 def _key_id(cell: Any, absent: Set[Any]) -> Any:
     try:
-        found = _id(cell)
-        return NO_PERSON if found in absent else found
+        person_id = _id(cell)
+        return NO_PERSON if person_id in absent else person_id
     except Exception:  # not an id; methods of a record may raise anything
         return NO_PERSON
 
@@ -79,26 +82,32 @@ def _id(value: Any) -> Any:
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, (float, np.floating)):
-        if value != value:
-            raise ValueError(f"{_WANTED}; some are missing")
-        whole = float(value)
-        if abs(whole) < _exact_below(type(value)) and int(whole) == value:
-            return int(whole)
-        raise ValueError(f"{_WANTED}; some are not whole, or too large to be exact floats")
+        return _id_from_float(value)
+    if isinstance(value, Decimal):
+        if value.is_finite() and value.adjusted() < _LONGEST_NUMBER and value == int(value):
+            return int(value)
+        raise ValueError(f"{_WANTED}; some are missing or not whole")
+    if isinstance(value, UUID):
+        return str(value)
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{_WANTED}; some are missing")
     raise TypeError(f"{_WANTED}; got one of type {type(value).__name__}")
 
 
-def _exact_below(kind: type) -> float:
-    """Return the limit below which all whole numbers are floats of this type."""
+def _id_from_float(value: Any) -> int:
+    """Return a float as an integer, if all whole numbers up to it are floats of its type."""
+    if value != value:
+        raise ValueError(f"{_WANTED}; some are missing")
+    whole, kind = float(value), type(value)
     digits = np.finfo(kind).nmant + 1 if issubclass(kind, np.floating) else 53
-    return 2.0 ** min(digits, 53)
+    if abs(whole) < 2.0 ** min(digits, 53) and int(whole) == value:
+        return int(whole)
+    raise ValueError(f"{_WANTED}; some are not whole, or too large to be exact floats")
 
 
 def _id_from_text(text: str) -> int | str:
-    """Return the number that a text spells, or the text."""
-    # The same id may be a number in one batch and a text in another batch with other texts.
+    """Return the number that a string spells, or the string."""
+    # The same id may be a number in one batch and a string in another batch with other strings.
     if len(text) <= _LONGEST_NUMBER and text.isascii() and text.removeprefix("-").isdecimal():
         number = int(text)
         return number if str(number) == text else text  # "007" is not a number

@@ -1,7 +1,8 @@
 """Kinds of columns: public domains, and the code of each cell by its own value.
 
 The code of a cell depends on the cell and on the declared kind alone. A cell that does not fit is
-"other" or missing, for that record alone. Numbers and dates beyond their bounds count as at them.
+"other" or missing, for that record alone. Numbers and dates outside their bounds are clipped to
+them.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -26,8 +27,10 @@ from .columns import (
     column_times,
     distinct_cells,
     factorise,
+    numbers_among,
     parse_number,
     parse_time,
+    times_among,
 )
 from .values import UNKNOWN, rebuild, sort_values
 
@@ -126,13 +129,14 @@ class Kind:
         return codes
 
     def _check_fit(self, name: Hashable, any_outside: bool, any_missing: bool) -> None:
-        """Refuse missing values and values that do not fit, without showing them."""
+        """Raise an error for missing values and values that do not fit, without showing them."""
         if any_outside:
             raise ValueError(
-                f"X must hold only declared values; column {name!r} has others ({self.describe()})"
+                f"X must contain only declared values; column {name!r} has others "
+                f"({self.describe()})"
             )
         if any_missing and not self.missing:
-            raise ValueError(f"X must hold no missing values; column {name!r} has some")
+            raise ValueError(f"X must contain no missing values; column {name!r} has some")
 
     def _encode_block(self, values: Any, missing_values: frozenset) -> np.ndarray:
         """Return codes, with `_absent` for cells without one."""
@@ -234,7 +238,7 @@ class Categories(Kind):
 
     @cached_property
     def _spelled(self) -> dict[str, int]:
-        """Positions of values that are not texts, by the texts that spell them."""
+        """Positions of values that are not strings, by the strings that spell them."""
         spelled = {}
         for value, position in self._positions.items():
             if isinstance(value, bool):
@@ -246,8 +250,8 @@ class Categories(Kind):
     def find(self, value: Any) -> int:
         """Return the position of a rebuilt value among the states, or `OUTSIDE`.
 
-        A value of the same type comes first. Otherwise a text matches the number, date or truth
-        value that it spells, and a number matches its decimal text.
+        A value of the same type comes first. Otherwise, a string matches the number, date or truth
+        value that it spells, and a number matches its decimal string.
         """
         position = self._positions.get(value)
         if position is not None:
@@ -275,14 +279,14 @@ class Categories(Kind):
         self, codes: np.ndarray, distinct: Sequence[Any], missing_values: frozenset = frozenset()
     ) -> np.ndarray:
         """Convert positions among distinct values to codes, `MISSING` or `OUTSIDE`."""
-        found = [OUTSIDE if value is UNKNOWN else self.find(value) for value in distinct]
+        positions = [OUTSIDE if value is UNKNOWN else self.find(value) for value in distinct]
         if missing_values:
             absent = Categories(tuple(missing_values))
-            found = [
+            positions = [
                 MISSING if code == OUTSIDE and absent.find(value) >= 0 else code
-                for code, value in zip(found, distinct, strict=True)
+                for code, value in zip(positions, distinct, strict=True)
             ]
-        return np.array([*found, OUTSIDE, MISSING], dtype=np.intp)[codes]
+        return np.array([*positions, OUTSIDE, MISSING], dtype=np.intp)[codes]
 
     def _check_fit(self, name: Hashable, any_outside: bool, any_missing: bool) -> None:
         super()._check_fit(name, any_outside and self.other is None, any_missing)
@@ -309,7 +313,7 @@ class Categories(Kind):
             dtype = dtype.lower().replace("boolean", "bool")
         try:
             return pd.Series(values, dtype=dtype)
-        except UnicodeEncodeError:  # pandas refuses lone surrogates in texts
+        except UnicodeEncodeError:  # pandas rejects lone surrogates in strings
             return pd.Series(values, dtype=object)
 
     def describe(self) -> str:
@@ -423,10 +427,10 @@ class _Ordered(Kind):
         return self.draw(starts[cells] + shift, ends[cells] + shift, missing, generator)
 
     def bin(self, codes: np.ndarray) -> np.ndarray:
-        found = np.searchsorted(self.inner_edges, codes, side="right")
+        bins = np.searchsorted(self.inner_edges, codes, side="right")
         if self.missing:
-            found[self.is_missing(codes)] = self._n_bins
-        return found
+            bins[self.is_missing(codes)] = self._n_bins
+        return bins
 
     def arguments(self) -> dict[str, Any]:
         bins: Any = list(self.bins) if isinstance(self.bins, tuple) else self.bins
@@ -532,14 +536,16 @@ class Numbers(_Ordered):
         numbers, wrong = column_numbers(values, missing_values)
         missing, outside = self._absent
         is_missing = np.isnan(numbers)
-        if not self.whole:
-            codes = np.clip(numbers, self.low, self.high)
-        else:
+        np.clip(numbers, self.low, self.high, out=numbers)
+        if self.whole:
             numbers[is_missing] = self.low
-            np.clip(numbers, self.low, self.high, out=numbers)
-            whole = np.floor(numbers)
-            whole += numbers - whole >= 0.5  # adding 0.5 first would round large numbers
-            codes = whole.astype(np.int64) - self.low
+            rounded = np.floor(numbers)
+            rounded += numbers - rounded >= 0.5  # adding 0.5 first would round large numbers
+            numbers = rounded
+        absent = numbers_among(missing_values)
+        if absent:  # otherwise the value of a code could have another code
+            is_missing |= np.isin(numbers, absent)
+        codes = numbers.astype(np.int64) - self.low if self.whole else numbers
         codes[is_missing] = missing
         codes[wrong] = outside
         return codes
@@ -600,7 +606,7 @@ class Dates(_Ordered):
         bins: Any = None,
         missing: bool = True,
     ) -> "Dates":
-        """Check bounds, which are dates, times or their texts."""
+        """Check bounds, which are dates, times or strings."""
         if resolution not in RESOLUTIONS:
             raise ValueError(f"resolution must be one of {', '.join(RESOLUTIONS)}")
         if format is not None:
@@ -649,6 +655,10 @@ class Dates(_Ordered):
         # A conversion of far times to a finer unit would overflow.
         codes = self._ticks(clip_times(times, self.low, self.high))
         np.clip(codes, 0, int(self._range[1]), out=codes)
+        absent = times_among(missing_values, self.format)
+        if len(absent):  # otherwise the value of a code could have another code
+            is_value = absent.astype(self._unit).astype("M8[us]") == absent
+            is_missing |= np.isin(codes, self._ticks(absent[is_value]))
         codes[is_missing] = MISSING
         codes[wrong] = OUTSIDE
         return codes
@@ -698,8 +708,11 @@ class Names(Kind):
 
         Fractions do not fit. Codes are `MISSING` and `OUTSIDE` for cells without a value.
         """
+        absent = Categories(tuple(missing_values))
         with errors_without_data(**{f"column {name!r} of X": values}):
-            return factorise(values, rows, missing_values=missing_values, fractions=False)
+            return factorise(
+                values, rows, is_missing=lambda value: absent.find(value) >= 0, fractions=False
+            )
 
     def describe(self) -> str:
         return "categories that are found privately"
@@ -738,7 +751,7 @@ def as_kind(declared: Any) -> Kind:
             return Numbers.from_bounds(*declared)
         if len(declared) == 2 and all(isinstance(bound, str | date) for bound in declared):
             return Dates.from_bounds(*declared, resolution=_finest_resolution(declared))
-        raise ValueError("a pair must hold two numbers or two dates; use a list for categories")
+        raise ValueError("a pair must contain two numbers or two dates; use a list for categories")
     if isinstance(declared, str | bytes | dict) or not isinstance(declared, Iterable):
         raise ValueError(
             "it must be a list of values, a pair of bounds, or one of Schema.names(), "
@@ -750,7 +763,7 @@ def as_kind(declared: Any) -> Kind:
 def raise_faults(what: str, faults: Mapping[Any, str]) -> None:
     """Raise one error for all faulty columns, if there are any."""
     if faults:
-        listed = "".join(f"\n  {name!r}: {fault}" for name, fault in faults.items())
+        listed = ";".join(f"\n  {name!r}: {fault}" for name, fault in faults.items())
         raise ValueError(f"{what}:{listed}")
 
 
@@ -764,14 +777,14 @@ def _finest_resolution(bounds: Sequence[Any]) -> str:
 
 
 def short_time(time: datetime) -> str:
-    """Return a time as ISO 8601 text, without hours at midnight."""
+    """Return a time as an ISO 8601 string, without hours at midnight."""
     return time.isoformat().removesuffix("T00:00:00")
 
 
 def _check_time(bound: Any, format: str | None) -> datetime:
     value = parse_time(bound) or parse_time(bound, format)
     if value is None:
-        raise ValueError("bounds must be dates, times, or their ISO 8601 texts such as 2024-12-31")
+        raise ValueError("bounds must be dates, times or ISO 8601 strings such as 2024-12-31")
     return value
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._messages import errors_without_data, warn
 from . import files
 from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
-from .blocks import table_blocks
+from .blocks import check_row_order, collect_columns, empty_frame, is_in_memory, table_blocks
 from .keys import key_ids
 from .kinds import (
     Categories,
@@ -44,23 +44,22 @@ class Schema:
     columns : dict
         Declaration of each column, by name:
 
-        - a list of values: categories. A text matches the number, date or truth value that it
-          spells, and a number matches its decimal text; codes such as "00123" stay text;
-        - ``bool``: truth values;
-        - a pair of numbers: numbers within these bounds, whole ones if both are integers. Values
-          beyond the bounds count as at them;
-        - a pair of dates or of their ISO 8601 texts: dates or times within these bounds;
-        - ``Schema.categories``, ``Schema.numbers`` and ``Schema.dates``: the same with options;
-        - ``Schema.names()``: categories that cannot be listed, and are found privately;
-        - ``Schema.key()``: identifiers, which are never counted;
-        - ``Schema.ignore()``: a column that is not used.
+        - a list of values: categories. A string matches the number, date or truth value that it
+        spells, and a number matches its decimal string; codes such as "00123" stay strings; -
+        ``bool``: truth values; - a pair of numbers: numbers within these bounds, whole ones if both
+        are integers. Values outside the bounds are clipped to them; - a pair of dates or of ISO
+        8601 strings: dates or times within these bounds; - ``Schema.categories``,
+        ``Schema.numbers`` and ``Schema.dates``: the same with options; - ``Schema.names()``:
+        categories that cannot be listed, and are found privately; - ``Schema.key()``: identifiers,
+        which are never counted; - ``Schema.ignore()``: a column that is not used.
     person : column, default=None
         Key of the person that each record belongs to. All records of a person are protected
         together, and at most `max_rows` of them are counted. Records without a key are not counted.
     max_rows : int, default=1
         Largest number of counted records of a person.
     missing_values : sequence of values, default=("",)
-        Values that mean a missing value in every column, in addition to None, NaN and NaT.
+        Values that mean a missing value in every column and every type, in addition to None, NaN
+        and NaT.
     strict : bool, default=False
         If False, a cell that does not fit its column is "other" or missing, for that record alone.
         If True, it raises an error that names the column. Such an error is itself an output that
@@ -109,7 +108,7 @@ class Schema:
         if isinstance(max_rows, bool) or not isinstance(max_rows, Integral) or max_rows < 1:
             raise ValueError(f"max_rows must be a whole number of at least 1; got {max_rows!r}")
         if person is None and max_rows != 1:
-            raise ValueError(f"max_rows={max_rows} needs person, the key of the persons")
+            raise ValueError(f"max_rows={max_rows} needs person, the name of the person key")
         fields = (kinds, int(max_rows), tuple(absent), person, bool(strict))
         for field, value in zip(self.__slots__, fields, strict=True):
             object.__setattr__(self, field, value)
@@ -154,7 +153,7 @@ class Schema:
         Parameters
         ----------
         low, high : float
-            Bounds. Numbers beyond them count as at them.
+            Bounds. Numbers outside them are clipped to them.
         whole : bool, default=None
             Whether the numbers are whole. If None, they are if both bounds are integers.
         bins : int or list of float, default=None
@@ -186,12 +185,13 @@ class Schema:
         Parameters
         ----------
         low, high : date, datetime or str
-            Bounds. Dates beyond them count as at them. Texts are ISO 8601, or else of the format.
+            Bounds. Dates outside them are clipped to them. Strings are ISO 8601, or have the given
+            format.
         resolution : str, default="day"
             Unit to which times are rounded down: "year", "month", "day", "hour", "minute",
             "second", "millisecond" or "microsecond".
         format : str, default=None
-            Format of texts, as in `datetime.strptime`. If None, ISO 8601.
+            Format of strings, as in `datetime.strptime`. If None, ISO 8601.
         bins : int or list of dates, default=None
             As for `numbers`.
         missing : bool, default=True
@@ -265,7 +265,7 @@ class Schema:
         return len(self._columns)
 
     def select(self, *columns: Any) -> "Schema":
-        """Return a schema of some columns, in the given order, and of the key of persons.
+        """Return a schema of some columns, in the given order, and of the person key.
 
         Parameters
         ----------
@@ -307,8 +307,9 @@ class Schema:
 
         Parameters
         ----------
-        table : DataFrame, Arrow table, or array or list of rows
-            The columns of an array are in the order of the schema.
+        table : DataFrame, Arrow table, array or list of rows, or table that is not in memory
+            The columns of an array are in the order of the schema. Tables that are not in memory
+            are read block by block, and returned as values of the declared types.
         optional : columns, or True, default=()
             Columns that the table may lack; True for all.
 
@@ -316,6 +317,12 @@ class Schema:
         -------
         Records
         """
+        if not is_in_memory(table):
+            check_row_order(self.person, table)
+            with errors_without_data(X=table):
+                blocks = (self.records(block, optional).columns for block in table_blocks(table))
+                columns = collect_columns(self, blocks)
+            return Records(columns, max(map(len, columns.values()), default=0))
         records = as_records(table, list(self._columns))
         faults = {
             name: "is not declared in the schema" for name in records.names if name not in self
@@ -433,11 +440,11 @@ class Schema:
         if self.person is None:
             return None
         if self.person not in records.columns:
-            raise ValueError(f"X must have the column {self.person!r}, the key of the persons")
+            raise ValueError(f"X must have the column {self.person!r}, the person key")
         return self.key_ids(records.columns[self.person])
 
     def key_ids(self, values: Any) -> np.ndarray:
-        """Return the ids in the key column of the persons.
+        """Return the person ids in the key column.
 
         Parameters
         ----------
@@ -513,8 +520,8 @@ class Schema:
     def read_csv(self, path: "str | PathLike[str]") -> pd.DataFrame:
         """Read the declared columns of a CSV file as values of their declared types.
 
-        Every cell is read as text, and converted by its declaration alone. A row with too few or
-        too many fields is a record without any values.
+        Every cell is read as a string, and converted by its declaration alone. A row with too few
+        or too many fields is a record without any values.
 
         Parameters
         ----------
@@ -524,21 +531,8 @@ class Schema:
         -------
         DataFrame
         """
-        blocks: dict[str, list[Any]] = {}
-        for texts in files.csv_blocks(path, self):
-            for name, cells in texts.items():
-                # Compact arrays, so that the texts of earlier blocks are not kept.
-                is_text = not self[name].is_counted or self._is_open(name)
-                block = files.text_column(cells) if is_text else self.encode_column(name, cells)
-                blocks.setdefault(name, []).append(block)
-        columns = {}
-        for name in list(blocks):
-            parts = blocks.pop(name)
-            if isinstance(parts[0], pd.Series):
-                columns[name] = pd.concat(parts, ignore_index=True)
-            else:
-                columns[name] = self[name].decode(np.concatenate(parts))
-        return pd.DataFrame(columns, copy=False)
+        blocks = files.csv_blocks(path, self)
+        return pd.DataFrame(collect_columns(self, blocks, files.text_column), copy=False)
 
     # Protocols ----------------------------------------------------------------------------
 
@@ -598,15 +592,15 @@ def _check_columns(
     for name, declared in columns.items():
         try:
             kind = kinds[name] = as_kind(declared)
-            if isinstance(kind, Categories) and not absent.keys().isdisjoint(kind.states):
-                faults[name] = "a category must not be in missing_values too"
+            if isinstance(kind, Categories) and any(kind.find(value) >= 0 for value in absent):
+                faults[name] = "a category must not be in missing_values too, nor the text for it"
         except (TypeError, ValueError, OverflowError) as error:
             faults[name] = str(error)
     if person is not None and person not in faults:
         if person not in columns:
-            faults[person] = "the key of persons must be a column; declare it as Schema.key()"
+            faults[person] = "the person key must be a column; declare it as Schema.key()"
         elif not isinstance(kinds[person], Key):
-            faults[person] = "the key of persons must be declared as Schema.key()"
+            faults[person] = "the person key must be declared as Schema.key()"
     raise_faults("columns must be declared", faults)
     return kinds
 
@@ -617,7 +611,7 @@ def _check_missing_values(values: Any) -> dict[Hashable, None]:
         raise TypeError(f"missing_values must be a list of values; got {type(values).__name__}")
     plain = [rebuild(value) for value in values]
     if any(value is UNKNOWN for value in plain):
-        raise TypeError("missing_values must hold texts, numbers, dates or other plain values")
+        raise TypeError("missing_values must contain strings, numbers, dates or other plain values")
     return dict.fromkeys(value for value in plain if value is not np.nan)
 
 
@@ -681,7 +675,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
     are left out. Nothing is learnt from the records.
 
     As the first step of a `PrivatePipeline`, it declares the numbers of categories, the classes and
-    the ids of persons to the private steps. Elsewhere the ids of persons are not used.
+    the person ids to the private steps. Elsewhere, person ids are not used.
 
     Parameters
     ----------
@@ -725,14 +719,15 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        records = self.schema.records(X, optional=True)
-        names = records.names
+        # A stream can be read only once.
+        sample = X if is_in_memory(X) else empty_frame(X)
+        names = self.schema.records(sample, optional=True).names
         is_open = {name: isinstance(self.schema[name], Names) for name in names}
         if any(is_open.values()):
             listed = ", ".join(repr(name) for name in names if is_open[name])
             raise ValueError(
-                f"columns must have public values to be encoded; {listed} have none. List their "
-                "values, or leave them out with Schema.ignore()"
+                f"columns must have public values to be encoded; there are none of {listed}. List "
+                "them, or leave the columns out with Schema.ignore()"
             )
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)

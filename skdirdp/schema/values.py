@@ -29,6 +29,10 @@ def only_types(cells: Iterable[Any], kinds: Iterable[type]) -> bool:
     return set(map(id, kinds)).issuperset(map(id, map(type, cells)))
 
 
+#: Types of cells that carry only their value, by identity: a metaclass may define equality.
+_UNCHANGED = frozenset(map(id, (str, int, bool, bytes)))
+
+
 def rebuild(value: Any) -> Any:
     """Return a copy of a cell that carries only its type and value and can be published.
 
@@ -38,7 +42,7 @@ def rebuild(value: Any) -> Any:
     times are in UTC, and zeros have no sign.
     """
     kind = type(value)
-    if kind is str or kind is int or kind is bool or kind is bytes:
+    if id(kind) in _UNCHANGED:
         return value
     if value is None or value is pd.NA or value is pd.NaT or value is np.ma.masked:
         return np.nan

@@ -213,6 +213,7 @@ def _points() -> dict[str, np.ndarray]:
         "log": np.concatenate([fine, 2.0 ** -rng.uniform(0, 64, _N_POINTS), 1 - near]),
         "log1p": np.concatenate([-fine, 4 * fine, near, -near, near - 1]),
         "exp": -np.concatenate([fine, near]),
+        "expm1": -np.concatenate([fine, near, 40 * fine]),
         "tan": np.pi / 2 * np.concatenate([2 * fine - 1, near, near - 1]),
     }
 
@@ -263,11 +264,11 @@ def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
         accepted, drawn = propose(np.tile(cells, repeats))
         accepted = accepted.reshape(repeats, cells.size)
         first = accepted.argmax(axis=0)
-        found = accepted.any(axis=0)
-        position = (first * cells.size + np.arange(cells.size))[found]
+        is_accepted = accepted.any(axis=0)
+        position = (first * cells.size + np.arange(cells.size))[is_accepted]
         for output, values in zip(outputs, drawn, strict=True):
-            output[cells[found]] = values[position]
-        left = np.concatenate([rest, cells[~found]])
+            output[cells[is_accepted]] = values[position]
+        left = np.concatenate([rest, cells[~is_accepted]])
 
 
 def _fill_blocks(size: int, propose: Propose, outputs: tuple[np.ndarray, ...]) -> np.ndarray:

@@ -63,15 +63,9 @@ def gamma_cells(
     possible for every shape.
     """
     check_platform()
-    numerators = np.asarray(numerators)
-    if not np.issubdtype(numerators.dtype, np.integer):
-        raise TypeError(f"numerators must be integers; got {numerators.dtype}")
-    if not 0 <= places <= MAX_PLACES:
-        raise ValueError(f"places must be from 0 to {MAX_PLACES}; got {places}")
-    least, most = (int(numerators.min()), int(numerators.max())) if numerators.size else (1, 1)
-    if not 1 <= least <= most < MAX_NUMERATOR:
-        raise ValueError("numerators must be from 1 to below 2^62; some are not")
-    flat, one = numerators.astype(np.int64, copy=False).reshape(-1), 1 << places
+    numerators = check_shapes(numerators, places)
+    flat, one = numerators.reshape(-1), 1 << places
+    least, most = (int(flat.min()), int(flat.max())) if flat.size else (1, 1)
     mantissa, exponent = np.empty((2, flat.size), np.int64)
     settings = as_stream(generator), places, _bits, _margin
     tiny = max(one >> _INVERSION_BITS, 1)
@@ -90,6 +84,18 @@ def gamma_cells(
             sample(flat[chosen], settings, *part)
             mantissa[chosen], exponent[chosen] = part
     return mantissa.reshape(numerators.shape), exponent.reshape(numerators.shape)
+
+
+def check_shapes(numerators: ArrayLike, places: int) -> np.ndarray:
+    """Return the numerators as an array, if ``numerators / 2^places`` can be shapes."""
+    numerators = np.asarray(numerators)
+    if not np.issubdtype(numerators.dtype, np.integer):
+        raise TypeError(f"numerators must be integers; got {numerators.dtype}")
+    if not 0 <= places <= MAX_PLACES:
+        raise ValueError(f"places must be from 0 to {MAX_PLACES}; got {places}")
+    if numerators.size and not 1 <= int(numerators.min()) <= int(numerators.max()) < MAX_NUMERATOR:
+        raise ValueError("numerators must be from 1 to below 2^62; some are not")
+    return numerators.astype(np.int64, copy=False)
 
 
 def gamma_cells_of_all(

@@ -1,0 +1,101 @@
+"""Log-likelihood ratios of the tables that a fit releases, for audits.
+
+The attacker knows both neighbouring data sets, so the exact tables of both are known, and sees the
+noisy counts before post-processing. No other attack distinguishes the two releases better.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+from sklearn.base import clone
+
+from .._random import noise_generator
+from ..base import Budget, CountingEstimator, Release, ReleaseContext, ReleasePlan
+from ..mechanisms import DirichletMechanism, LaplaceMechanism, Mechanism
+from ..mechanisms.additive import SelectionMechanism
+from ..mechanisms.base import Request
+
+
+class FitReleases(ReleaseContext):
+    """Context of a fit whose tables are observed by an audit, and not charged."""
+
+    requests: Sequence[Request] = ()
+    drawn: Sequence[np.ndarray] = ()
+
+    def release(self, plan: ReleasePlan) -> list[Release]:
+        releases = plan.draw(noise_generator())
+        self.requests = plan.requests
+        self.drawn = [each.drawn for each in releases if each.mechanism is not None]
+        plan.estimator.privacy_ = plan.report(self.budget)
+        return releases
+
+
+def releases_of(estimator: CountingEstimator, data: tuple[Any, ...]) -> FitReleases:
+    """Fit a copy of an estimator, and return its tables with what was drawn."""
+    model = clone(estimator)
+    context = FitReleases(Budget.from_estimator(model))
+    if not context.is_private:
+        raise ValueError("epsilon must be finite for an audit; got an estimator without noise")
+    with context.active():
+        model.fit(*data)
+    return context
+
+
+def release_score(observed: FitReleases, known: Sequence[FitReleases]) -> float:
+    """Return the log-likelihood ratio of one fit, given the tables of both data sets."""
+    drawn = [each[np.newaxis] for each in observed.drawn]
+    return float(_log_ratios(drawn, known)[0])
+
+
+def batch_scores(
+    observed: FitReleases,
+    known: Sequence[FitReleases],
+    n_runs: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    """Return log-likelihood ratios of many independent releases of the tables of one fit."""
+    drawn = []
+    for request in observed.requests:
+        shape = (n_runs, *request.counts.shape)
+        counts = np.broadcast_to(request.counts, shape).reshape(-1, shape[-1])
+        many = Mechanism.draw_all([request._replace(counts=counts)], generator)[0]
+        drawn.append(many.reshape(shape))
+    return _log_ratios(drawn, known)
+
+
+def _log_ratios(drawn: Sequence[np.ndarray], known: Sequence[FitReleases]) -> np.ndarray:
+    first, second = (each.requests for each in known)
+    same = [(one.mechanism, one.counts.shape) for one in first]
+    if same != [(one.mechanism, one.counts.shape) for one in second]:
+        raise ValueError(
+            "the two data sets must be released by the same mechanisms as tables of the same "
+            "shapes; choose neighbours with the same public parameters, or pass a score"
+        )
+    total = np.zeros(())
+    for values, one, other in zip(drawn, first, second, strict=True):
+        ratio = _log_ratio(values, one, other.counts)
+        total = total + ratio.reshape(len(values), -1).sum(axis=1)
+    return np.asarray(total)
+
+
+def _log_ratio(drawn: np.ndarray, request: Request, other: np.ndarray) -> np.ndarray:
+    """Return the log-likelihood of drawn cells for the counts of a request, against others."""
+    mechanism: Any = request.mechanism
+    counts = request.counts
+    if isinstance(mechanism, DirichletMechanism):
+        shape, other_shape = (mechanism.r * each + mechanism.alpha for each in (counts, other))
+        if request.as_counts:
+            gamma = np.maximum(mechanism.r * drawn + mechanism.alpha, np.finfo(float).tiny)
+            return (shape - other_shape) * np.log(gamma) - gammaln(shape) + gammaln(other_shape)
+        sums = [gammaln(each.sum(axis=-1, keepdims=True)) for each in (shape, other_shape)]
+        normalised = gammaln(other_shape) - gammaln(shape) + (sums[0] - sums[1]) / shape.shape[-1]
+        return (shape - other_shape) * np.log(drawn) + normalised
+    if not request.as_counts and not isinstance(mechanism, SelectionMechanism):
+        raise ValueError("postprocess must be True for an audit of additive noise without a score")
+    if isinstance(mechanism, LaplaceMechanism):
+        return (np.abs(drawn - other) - np.abs(drawn - counts)) / mechanism.scale
+    ratio = ((drawn - other) ** 2 - (drawn - counts) ** 2) / (2 * mechanism.sigma**2)
+    # Names that are not published tell less than their noisy counts would.
+    return np.where(drawn > 0, ratio, 0.0) if isinstance(mechanism, SelectionMechanism) else ratio

@@ -1,0 +1,5 @@
+"""Private tables of counts, and statistics from them."""
+
+from .estimator import PrivateCrosstab
+
+__all__ = ["PrivateCrosstab"]

@@ -1,0 +1,436 @@
+"""Rounds on Flower: a ClientApp for each party, a ServerApp, and SecAgg+ in between.
+
+Flower's SecAgg+ averages floats: it clips and quantises them with random rounding to 32 bits, and
+its masks come from a generator with a seed of 32 bits, which a server can find by trying all seeds
+(flwr 1.41, `secaggplus_utils.pseudo_rand_gen`). Here both are replaced while a message is handled:
+shares are added as exact integers, and masks are the output of SHAKE-256 with the full seed. Key
+agreement, secret sharing and the four stages are those of Flower.
+"""
+
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from threading import RLock
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ..exceptions import BudgetExceededError, ContractError
+from .rounds import FederatedRound
+
+try:
+    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+    from flwr.clientapp import ClientApp
+    from flwr.common import (
+        Code,
+        FitIns,
+        FitRes,
+        Parameters,
+        Status,
+        ndarrays_to_parameters,
+    )
+    from flwr.common.secure_aggregation.secaggplus_constants import (
+        RECORD_KEY_CONFIGS,
+        Key,
+        Stage,
+    )
+    from flwr.compat.common import recorddict_compat as compat
+    from flwr.server import LegacyContext
+    from flwr.server.workflow import SecAggPlusWorkflow
+    from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD
+    from flwr.server.workflow.constant import Key as WorkflowKey
+    from flwr.serverapp import ServerApp
+except ImportError as error:  # pragma: no cover
+    raise ImportError(
+        "skdirdp.federated.flower needs Flower: pip install 'skdirdp[federated]'"
+    ) from error
+
+# The names of these modules are hidden by functions of the same names.
+_CLIENT = import_module("flwr.client.mod.secure_aggregation.secaggplus_mod")
+_SERVER = import_module("flwr.server.workflow.secure_aggregation.secaggplus_workflow")
+
+#: Shares become doubles on their way through Flower, which are exact up to 2^53.
+MAX_BITS = 52
+_CONTRACT, _REPLY = "skdirdp-contract", "skdirdp-reply"
+# Parameters of SecAgg+ with which an integer of weight 1 stays as it is.
+_WEIGHT, _CLIPPING, _TARGET = 1.0, 0.0, 1
+_POLL_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+_patching = RLock()
+
+#: Returns the records and the accountant of a party: the arguments of `draw_share`.
+Party = Callable[[Context], tuple[Mapping[str, Any], Any]]
+#: Returns the round, from the public configuration of the run.
+MakeRound = Callable[[Context], FederatedRound]
+
+
+def random_masks(
+    seed: bytes, num_range: int, dimensions_list: list[tuple[int, ...]]
+) -> list[np.ndarray]:
+    """Return uniform masks below a power of two, from SHAKE-256 of the seed.
+
+    Parameters
+    ----------
+    seed : bytes
+        Secret that two parties share, or that one has.
+    num_range : int
+        Power of two.
+    dimensions_list : list of tuple of int
+        Shapes of the masks.
+
+    Returns
+    -------
+    list of ndarray of int
+
+    Examples
+    --------
+    >>> from skdirdp.federated.flower import random_masks
+    >>> first, second = random_masks(b"secret", 2**48, [(2,), (3, 1)])
+    >>> first.shape, second.shape, bool(max(first) < 2**48)
+    ((2,), (3, 1), True)
+    """
+    sizes = [int(np.prod(shape)) for shape in dimensions_list]
+    stream = hashlib.shake_256(b"skdirdp masks" + seed).digest(8 * sum(sizes))
+    words = np.frombuffer(stream, "<u8") & np.uint64(num_range - 1)
+    parts = np.split(words.astype(np.int64), np.cumsum(sizes)[:-1])
+    return [part.reshape(shape) for part, shape in zip(parts, dimensions_list, strict=True)]
+
+
+def _as_integers(parameters: list[np.ndarray], *_: Any) -> list[np.ndarray]:
+    """Return doubles that are whole numbers as integers, in place of Flower's quantisation."""
+    return [np.rint(values).astype(np.int64) for values in parameters]
+
+
+@contextmanager
+def _exact_arithmetic(module: Any, **functions: Any) -> Iterator[None]:
+    """Replace functions of a module of Flower while a message is handled."""
+    with _patching:
+        before = {name: getattr(module, name) for name in functions}
+        vars(module).update(functions)
+        try:
+            yield
+        finally:
+            vars(module).update(before)
+
+
+def _control(fit: FederatedRound) -> int:
+    """Return the number in the last cell of every share, which shows whether masks cancel."""
+    return int(fit.digest[:13], 16) & ((1 << fit.bits) - 1)
+
+
+def _check_round(fit: FederatedRound) -> None:
+    if fit.bits > MAX_BITS:
+        raise ValueError(f"bits must be at most {MAX_BITS} with Flower; got {fit.bits}")
+    if fit.n_parties < 2:
+        raise ValueError("n_parties must be at least 2: with one party, its share is the sum")
+    # A server that calls a party active to some and missing to others gets both of its secrets if
+    # 2 (least - colluders) honest parties and the colluders answer. So few parties must not exist.
+    least, colluders = fit.n_parties - fit.max_dropouts, fit.max_colluders
+    if 2 * least <= fit.n_parties + colluders:
+        raise ValueError(
+            "n_parties must be larger than 2 max_dropouts + max_colluders with Flower; got "
+            f"n_parties={fit.n_parties}, max_dropouts={fit.max_dropouts}, "
+            f"max_colluders={colluders}"
+        )
+
+
+# Parties ----------------------------------------------------------------------------
+
+
+def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
+    """Return the Flower app of a party.
+
+    Parameters
+    ----------
+    make_round : callable
+        Takes Flower's context, and returns the party's `FederatedRound`.
+    party : callable
+        Takes Flower's context, and returns the party's records, a dict, and its accountant. It is
+        called after the contract was compared.
+
+    Returns
+    -------
+    ClientApp
+
+    Examples
+    --------
+    >>> from skdirdp.federated.flower import make_client_app
+    >>> app = make_client_app(lambda context: ..., lambda context: ...)
+    """
+
+    def secure_aggregation(message: Message, context: Context, call_next: Any) -> Message:
+        with _without_data():
+            _check_stage(make_round(context), message)
+            with _exact_arithmetic(_CLIENT, pseudo_rand_gen=random_masks, quantize=_as_integers):
+                reply: Message = _CLIENT.secaggplus_mod(message, context, call_next)
+            return reply
+
+    app = ClientApp()
+
+    @app.query()
+    def agree(message: Message, context: Context) -> Message:
+        """Compare the contract of the server with that of this party."""
+        with _without_data():
+            answer = {"error": ""}
+            try:
+                fit = make_round(context)
+                _check_round(fit)
+                fit.check_offer(json.loads(str(message.content.config_records[_CONTRACT]["json"])))
+            except ContractError as error:
+                answer["error"] = str(error)
+            return Message(RecordDict({_REPLY: ConfigRecord(answer)}), reply_to=message)
+
+    @app.train(mods=[secure_aggregation])
+    def send(message: Message, context: Context) -> Message:
+        """Charge, draw the share, and return it to be masked."""
+        fit = make_round(context)
+        instructions = compat.recorddict_to_fitins(message.content, keep_input=True)
+        fit.check_offer(json.loads(str(instructions.config["contract"])))
+        records, accountant = party(context)
+        share = fit.draw_share(records, accountant=accountant)
+        values = np.append(share.values, _control(fit)).astype(float)
+        # A constant weight: the number of records is not sent.
+        result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([values]), 1, {})
+        return Message(compat.fitres_to_recorddict(result, keep_input=False), reply_to=message)
+
+    return app
+
+
+@contextmanager
+def _without_data() -> Iterator[None]:
+    """Hide messages of unknown errors, which Flower sends to the server and which may hold data."""
+    try:
+        yield
+    except (ContractError, BudgetExceededError):
+        raise
+    except Exception as error:
+        _log.exception("the party failed")
+        kind = type(error).__name__
+    else:
+        return
+    raise RuntimeError(f"the party failed with {kind}; its own log has the message")
+
+
+def _check_stage(fit: FederatedRound, message: Message) -> None:
+    """Refuse a message of the server that would reveal more than the contract allows."""
+    if RECORD_KEY_CONFIGS not in message.content.config_records:
+        raise ContractError("shares are sent with SecAgg+ only")
+    configs: Any = message.content.config_records[RECORD_KEY_CONFIGS]
+    stage, least = configs.get(Key.STAGE), fit.n_parties - fit.max_dropouts
+    if stage == Stage.SETUP:
+        expected = {
+            Key.SAMPLE_NUMBER: fit.n_parties,
+            Key.SHARE_NUMBER: fit.n_parties,
+            Key.THRESHOLD: max(least, 2),
+            Key.CLIPPING_RANGE: _CLIPPING,
+            Key.TARGET_RANGE: _TARGET,
+            Key.MOD_RANGE: 1 << fit.bits,
+            Key.MAX_WEIGHT: _WEIGHT,
+        }
+        wrong = [name for name, value in expected.items() if configs.get(name) != value]
+        if wrong:
+            raise ContractError(f"the server asks for other parameters of SecAgg+: {wrong}")
+    elif stage == Stage.SHARE_KEYS:
+        if len(configs) - 1 != fit.n_parties:
+            raise ContractError("all parties must be present before shares are drawn")
+    elif stage == Stage.COLLECT_MASKED_VECTORS:
+        if len(set(configs[Key.SOURCE_LIST])) != fit.n_parties - 1:
+            raise ContractError("all parties must be present before shares are drawn")
+    elif stage == Stage.UNMASK:
+        active, dead = (
+            set(configs[name]) for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
+        )
+        if active & dead or len(active) < least:
+            raise ContractError(
+                f"a sum of {len(active)} parties is not revealed; at least {least} must be in it"
+            )
+
+
+# Server -----------------------------------------------------------------------------
+
+
+def make_server_app(
+    make_round: MakeRound, save: Callable[[Any, Context], None], timeout: float = 600.0
+) -> ServerApp:
+    """Return the Flower app of the server.
+
+    Parameters
+    ----------
+    make_round : callable
+        Takes Flower's context, and returns the server's `FederatedRound`.
+    save : callable
+        Takes the fitted estimator and Flower's context.
+    timeout : float, default=600.0
+        Seconds to wait for the parties, in each stage.
+
+    Returns
+    -------
+    ServerApp
+
+    Examples
+    --------
+    >>> from skdirdp.federated.flower import make_server_app
+    >>> app = make_server_app(lambda context: ..., lambda model, context: None)
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Any, context: Context) -> None:
+        fit = make_round(context)
+        save(run_round(fit, grid, context, timeout), context)
+
+    return app
+
+
+def run_round(fit: FederatedRound, grid: Any, context: Context, timeout: float = 600.0) -> Any:
+    """Run a round on the nodes of a Flower grid, and return the fitted estimator.
+
+    Parameters
+    ----------
+    fit : FederatedRound
+        The round.
+    grid : Grid
+        Grid of the ServerApp. It has one node for each party.
+    context : Context
+        Context of the ServerApp.
+    timeout : float, default=600.0
+        Seconds to wait for the parties, in each stage.
+
+    Returns
+    -------
+    estimator
+    """
+    _check_round(fit)
+    nodes = _wait_for_parties(fit, grid, timeout)
+    _agree(fit, grid, nodes, timeout)
+    strategy: Any = _OneSum(fit, nodes)
+    legacy = LegacyContext(context, strategy=strategy)
+    legacy.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
+    legacy.state.array_records[MAIN_PARAMS_RECORD] = ArrayRecord()
+    workflow = _ExactSecAggPlus(fit, timeout)
+    workflow(grid, legacy)
+    if workflow.sums is None:
+        reasons = "; ".join(sorted(workflow.reasons)) or "too few parties answered in time"
+        raise ContractError(
+            f"round {fit.round_id!r} has no result: {reasons}. Start another round with another "
+            "round_id; parties that were charged are charged again"
+        )
+    *sums, control = workflow.sums.tolist()
+    n_present = strategy.n_present
+    if control != n_present * _control(fit) % (1 << fit.bits):
+        raise ContractError(
+            f"round {fit.round_id!r} has no result: a message was changed, so that the masks of "
+            "the parties do not cancel. Start another round with another round_id"
+        )
+    return fit.fit(np.array(sums, np.int64), n_present)
+
+
+def _wait_for_parties(fit: FederatedRound, grid: Any, timeout: float) -> list[int]:
+    """Return the nodes of the grid, as soon as there is one for each party."""
+    end = time.monotonic() + timeout
+    while len(nodes := sorted(grid.get_node_ids())) < fit.n_parties and time.monotonic() < end:
+        time.sleep(_POLL_SECONDS)
+    if len(nodes) != fit.n_parties:
+        raise ContractError(
+            f"the round has {fit.n_parties} parties, and {len(nodes)} nodes are connected. "
+            "Nothing was charged"
+        )
+    return nodes
+
+
+def _agree(fit: FederatedRound, grid: Any, nodes: list[int], timeout: float) -> None:
+    """Raise an error if a party has another contract, before any party is charged."""
+    offer = ConfigRecord({"json": json.dumps(fit.contract)})
+    messages = [
+        Message(RecordDict({_CONTRACT: offer}), dst_node_id=node, message_type="query")
+        for node in nodes
+    ]
+    errors = set()
+    replies = list(grid.send_and_receive(messages, timeout=timeout))
+    for reply in replies:
+        if reply.has_error():
+            errors.add(str(reply.error.reason))
+        elif text := str(reply.content.config_records[_REPLY]["error"]):
+            errors.add(text)
+    if len(replies) < len(nodes):
+        errors.add(f"{len(nodes) - len(replies)} did not answer")
+    if errors:
+        raise ContractError(
+            f"not all parties accept the contract of round {fit.round_id!r}, and none was "
+            f"charged: {'; '.join(sorted(errors))}"
+        )
+
+
+class _OneSum:
+    """The part of a Flower strategy that SecAgg+ uses: all parties, once, without a model."""
+
+    def __init__(self, fit: FederatedRound, nodes: list[int]):
+        self._fit, self._nodes = fit, nodes
+        self.n_present = 0
+
+    def configure_fit(self, *_: Any) -> list[tuple[Any, FitIns]]:
+        instructions = FitIns(Parameters([], ""), {"contract": json.dumps(self._fit.contract)})
+        return [(SimpleNamespace(node_id=node), instructions) for node in self._nodes]
+
+    def aggregate_fit(self, _: int, results: list[Any], failures: list[Any]) -> Any:
+        self.n_present = len(results)
+        return None, {}
+
+
+class _ExactSecAggPlus(SecAggPlusWorkflow):
+    """SecAgg+ with exact sums: all parties share keys, and at most `max_dropouts` leave later."""
+
+    def __init__(self, fit: FederatedRound, timeout: float):
+        least = fit.n_parties - fit.max_dropouts
+        super().__init__(
+            1.0,
+            least / fit.n_parties,
+            max_weight=_WEIGHT,
+            clipping_range=_CLIPPING,
+            quantization_range=_TARGET,
+            modulus_range=1 << fit.bits,
+            timeout=timeout,
+        )
+        self._n_parties = fit.n_parties
+        self.reasons: set[str] = set()
+        self.sums: np.ndarray | None = None
+
+    def _note(self, state: Any) -> None:
+        self.reasons |= {str(getattr(f.args[0], "reason", f)) for f in state.failures if f.args}
+
+    def setup_stage(self, grid: Any, context: Any, state: Any) -> bool:
+        return self._all_present(super().setup_stage(grid, context, state), state)
+
+    def share_keys_stage(self, grid: Any, context: Any, state: Any) -> bool:
+        return self._all_present(super().share_keys_stage(grid, context, state), state)
+
+    def _all_present(self, done: bool, state: Any) -> bool:
+        """Stop before a party is charged if another one has left."""
+        self._note(state)
+        if len(state.active_node_ids) < self._n_parties:
+            self.reasons.add("a party left before shares were drawn, and none was charged")
+            return False
+        return done
+
+    def collect_masked_vectors_stage(self, grid: Any, context: Any, state: Any) -> bool:
+        done = super().collect_masked_vectors_stage(grid, context, state)
+        self._note(state)
+        return done
+
+    def unmask_stage(self, grid: Any, context: Any, state: Any) -> bool:
+        def keep(parameters: list[np.ndarray], *_: Any) -> list[np.ndarray]:
+            self.sums = parameters[0]
+            return [values.astype(float) for values in parameters]
+
+        with _exact_arithmetic(_SERVER, pseudo_rand_gen=random_masks, dequantize=keep):
+            done = super().unmask_stage(grid, context, state)
+        self._note(state)
+        if not done:
+            self.sums = None
+        return done

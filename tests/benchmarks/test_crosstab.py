@@ -1,0 +1,71 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.data import load_fresh
+from benchmarks.experiments.crosstab import OURS, Crosstab, errors, exact_shares, project
+from benchmarks.populations import KINDS, Population, coverage
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+
+
+def test_the_quick_version_measures_all_parts(quick):
+    results = quick("crosstab")
+    assert set(results["part"]) == {"error", "coverage", "size"}
+    error = results[results["part"] == "error"].groupby("method")["total_variation"].mean()
+    assert 0 < error[OURS] < error["Gaussian tables"] < 1
+    covered = results[results["part"] == "coverage"]
+    assert len(covered) == sum(KINDS.values()) == 20
+    assert covered["coverage"].mean() > 0.7  # four samples each
+
+
+def test_errors_are_those_of_tables_counted_by_hand():
+    X = np.array([[0, 0], [0, 1], [1, 1], [1, 1]])
+    true = exact_shares(X, np.array([2, 2]))
+    np.testing.assert_array_equal(true[0, 1], [0.25, 0.25, 0.0, 0.5])
+    found = errors(true, {(0, 1): np.array([0.5, 0.0, 0.0, 0.5])})
+    assert found == {"total_variation": 0.25, "largest": 0.25}
+
+
+def test_projections_are_nearest_points_of_the_simplex():
+    found = project(np.array([3.0, 1.0, -2.0]), 3.0)
+    np.testing.assert_allclose(found, [2.5, 0.5, 0.0])
+
+
+def test_answers_for_the_population_are_covered_by_the_population_itself():
+    """With the whole population as the sample and hardly any noise, intervals hold the answers."""
+    population = Population.from_table(load_fresh("diamonds").iloc[:5000], "diamonds")
+    rows = coverage(population, "diamonds", 1000.0, 20_000, 3)
+    assert np.mean([row["coverage"] for row in rows]) > 0.8
+
+
+def test_verdicts_follow_the_numbers():
+    error = pd.DataFrame(
+        [(OURS, 0.1, 0.2), ("Gaussian tables", 0.2, 0.1)],
+        columns=["method", "total_variation", "largest"],
+    ).assign(part="error", data="bank", epsilon=1.0)
+    covered = pd.DataFrame({"query": ["share a", "mean b"], "coverage": [0.95, 1.0]}).assign(
+        part="coverage", data="bank", samples=10_000
+    )
+    size = pd.DataFrame(
+        [{"part": "size", "rows": 1_000_000, "columns": 50, "seconds": 10.0, "MiB": 4000.0}]
+    )
+    claims = Crosstab().claims(pd.concat([error, covered, size]))
+    table, least, most, within = claims
+    assert not table.holds
+    assert table.found.startswith("1 of 2; 0.50 to 2.00")
+    assert least.holds
+    assert most.holds
+    assert not within.holds
+    low = covered.assign(coverage=[0.9, 1.0])
+    assert [claim.holds for claim in Crosstab().claims(pd.concat([error, low]))][1:] == [
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_query_has_an_answer(kind):
+    population = Population.from_table(load_fresh("diamonds").iloc[:2000], "diamonds")
+    place = list(np.repeat(list(KINDS), list(KINDS.values()))).index(kind)
+    assert np.isfinite(population.queries[place].true)
