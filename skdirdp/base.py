@@ -4,7 +4,7 @@ An estimator counts; a `ReleasePlan` calibrates noise for the counts; a `Release
 the accountant and draws the noise. Estimators do no privacy arithmetic of their own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from ._messages import describe_not_covered, format_exact, plural, suppress_other_warnings, warn
 from ._persons import MOST_ROWS, RECORD, CountedRows, Unit, check_person
@@ -26,6 +27,7 @@ from .accounting.attacks import AttackBounds, Profile
 from .accounting.composition import PrivacyCurves
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
+from .inference import NoisyTable
 from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
@@ -549,3 +551,36 @@ class CountingEstimator(PrivateEstimator):
     ) -> PrivacyReport:
         not_covered = self._not_covered(leaks)
         return PrivacyReport(*budget.claimed(), mechanisms, not_covered, unit, n_records)
+
+
+class NoisyTablesMixin:
+    """Access to the released tables of a model, for statistical inference."""
+
+    _noisy_tables_: dict[Hashable, NoisyTable]
+
+    def _keep_noisy_tables(
+        self, releases: Mapping[Hashable, Release], n_records: float | None
+    ) -> None:
+        """Store noisy counts as released, before post-processing; their records have no weights."""
+        self._noisy_tables_ = {
+            name: NoisyTable(release.drawn.copy(), release.mechanism, n_records)
+            for name, release in releases.items()
+            if release.mechanism is not None
+        }
+
+    def noisy_tables(self) -> dict[Hashable, NoisyTable]:
+        """Return the released tables with their noise, for `skdirdp.inference`.
+
+        Returns
+        -------
+        dict of NoisyTable
+            Noisy counts by feature or variable. Rows of a table with two dimensions are classes,
+            or combinations of states of the parents; the last dimension has the categories.
+        """
+        check_is_fitted(self)
+        if not getattr(self, "_noisy_tables_", None):
+            raise ValueError(
+                "noisy tables exist only with postprocess=True, a finite epsilon and records "
+                "without weights"
+            )
+        return dict(self._noisy_tables_)

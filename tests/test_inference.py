@@ -6,6 +6,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import betainc
 
+from skdirdp import DirichletCategoricalNB, DirichletHistogramTransformer, PrivateBayesNetMLE
 from skdirdp.inference import (
     Estimate,
     NoisyTable,
@@ -28,6 +29,7 @@ from skdirdp.inference import (
 )
 from skdirdp.inference.deviates import Groups, NoiseLaw, share_deviates
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism, Mechanism
+from skdirdp.mechanisms.additive import SelectionMechanism
 from skdirdp.mechanisms.base import Request
 
 EXACT = GaussianMechanism(0.0)
@@ -505,5 +507,89 @@ def test_errors_name_the_parameter():
         independence(noisy)
     with pytest.raises(ValueError, match="sum to 1"):
         goodness_of_fit(noisy, [0.5, 0.5, 0.5])
-    with pytest.raises(TypeError, match="Mechanism"):
-        NoisyTable([1.0], 3.0)
+    # A selection omits counts below its threshold, so its noise has another distribution.
+    for mechanism in (3.0, SelectionMechanism(2.0)):
+        with pytest.raises(TypeError, match="mechanism must be"):
+            NoisyTable([1.0], mechanism)
+
+
+def test_several_sets_of_cells_and_several_tables_are_estimated_at_once():
+    noisy = drawn(GaussianMechanism(2.0), P, 400, 5, seed=0)
+    sets = np.zeros((3, 2, 3), dtype=bool)
+    sets[np.arange(3), :, np.arange(3)] = True
+    rows = np.zeros((3, 2, 3), dtype=bool)
+    rows[:, 1] = True
+    together = share(noisy, sets, rows)
+    assert together.value.shape == (5, 3)
+    one = NoisyTable(noisy.counts[2], noisy.mechanism, 400)
+    alone = share(one, np.s_[:, 1], given=1)
+    assert together[2, 1].low == pytest.approx(alone.low, abs=1e-9)
+    assert difference(noisy, sets, np.s_[0], np.s_[1]).value.shape == (5, 3)
+    assert mean(noisy, [0, 1, 2], axis=1, given=rows).value.shape == (5, 3)
+    assert quantile(noisy, 0.5, np.arange(4.0), axis=1, given=rows).low.shape == (5, 3)
+
+
+# Fitted models ----------------------------------------------------------------------
+
+seeded = pytest.mark.filterwarnings("ignore:random_state is given")
+
+
+@seeded
+def test_intervals_of_a_naive_bayes_model_cover_the_probabilities_of_the_population():
+    rng = np.random.default_rng(2)
+    given = np.array([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
+    prior, n, runs = np.array([0.3, 0.7]), 1000, 30
+    covered = []
+    for _ in range(runs):
+        y = rng.choice(2, size=n, p=prior)
+        X = (rng.random(n)[:, np.newaxis] > np.cumsum(given[y], axis=1)).sum(axis=1)[:, np.newaxis]
+        model = DirichletCategoricalNB(
+            classes=[0, 1], n_categories=[3], epsilon=1.0, random_state=int(rng.integers(1 << 30))
+        ).fit(X, y)
+        tables = model.noisy_tables()
+        for found, truth in ((share(tables["class"]), prior), (share(tables[0], axis=0), given)):
+            covered += ((found.low <= truth) & (truth <= found.high)).ravel().tolist()
+    # Intervals of one table are dependent: 30 runs count as about three intervals each.
+    assert np.mean(covered) > 0.95 - 4 * np.sqrt(0.05 * 0.95 / (3 * runs))
+
+
+@seeded
+def test_quantiles_and_means_come_from_the_histograms_of_a_transformer():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(4000, 1))
+    model = DirichletHistogramTransformer(bounds=(0, 1), epsilon=1.0, random_state=0).fit(X)
+    (noisy,) = model.noisy_tables().values()
+    edges = model.fine_edges_[0]
+    median = quantile(noisy, 0.5, edges)
+    assert median.low <= 0.5 <= median.high < 0.7
+    average = mean(noisy, edges=edges)
+    assert average.low <= 0.5 <= average.high < 0.7
+
+
+@seeded
+def test_tables_of_a_network_have_a_row_for_each_combination_of_parents():
+    rng = np.random.default_rng(0)
+    X = rng.integers(2, size=(2000, 3))
+    model = PrivateBayesNetMLE(
+        {0: [], 1: [0], 2: [0, 1]}, states={k: [0, 1] for k in range(3)}, random_state=0
+    )
+    tables = model.fit(X).noisy_tables()
+    assert [each.shape for each in tables.values()] == [(1, 2), (2, 2), (4, 2)]
+    found = share(tables[2], axis=0)
+    assert covers(found, 0.5) >= 0.5
+    # The noisy counts are those of the release: they are not post-processed.
+    assert tables[2].mechanism == model.mechanisms_[2]
+
+
+@seeded
+def test_models_without_noisy_counts_have_no_tables():
+    X, y = np.zeros((20, 1), dtype=int), np.arange(20) % 2
+    public = {"classes": [0, 1], "n_categories": [2]}
+    noisy = DirichletCategoricalNB(random_state=0, **public).fit(X, y)
+    assert noisy.noisy_tables()
+    noisy.set_params(postprocess=False).fit(X, y)
+    with pytest.raises(ValueError, match="postprocess=True"):
+        noisy.noisy_tables()
+    weighted = DirichletCategoricalNB(max_weight=1.0, random_state=0, **public)
+    with pytest.raises(ValueError, match="without weights"):
+        weighted.fit(X, y, sample_weight=np.full(20, 0.5)).noisy_tables()

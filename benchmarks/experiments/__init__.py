@@ -17,6 +17,8 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "synthesis-size": ("synthesis_size", "SynthesisSize"),
     "crosstab": ("crosstab", "Crosstab"),
     "inference-coverage": ("inference_coverage", "InferenceCoverage"),
+    "inference-association": ("inference_coverage", "InferenceAssociation"),
+    "inference-power": ("inference_coverage", "InferencePower"),
     "mechanism-choice": ("mechanism_choice", "MechanismChoice"),
     "renyi-claims": ("privacy", "RenyiClaims"),
     "kl-equal-claim": ("privacy", "KLEqualClaim"),

@@ -18,7 +18,14 @@ from .._persons import CountedRows, select_by_key, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
-from ..base import Budget, CountingEstimator, PrivacyReport, ReleaseContext, ReleasePlan
+from ..base import (
+    Budget,
+    CountingEstimator,
+    NoisyTablesMixin,
+    PrivacyReport,
+    ReleaseContext,
+    ReleasePlan,
+)
 from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
@@ -42,7 +49,7 @@ from .structure_learning import kinds_from_states
 
 
 @shared_docs
-class PrivateBayesNetMLE(BaseBayesNet):
+class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
     """Private parameters for a Bayesian network of given structure.
 
     One table is released for each node: the counts of its states by configuration of its
@@ -337,8 +344,11 @@ class PrivateBayesNetMLE(BaseBayesNet):
         self.probabilities_ = {node: release.drawn for node, release in released.items()}
         self.alpha_ = dict.fromkeys(released, float(self.alpha))
         if context.is_private and self.postprocess:
-            self._postprocess(None if plan.n_records is None else float(plan.n_records))
+            total = None if plan.n_records is None else float(plan.n_records)
+            self._keep_noisy_tables(released, total)
+            self._postprocess(total)
         else:
+            self._keep_noisy_tables({}, None)
             self.alpha_ |= {node: each.smoothing for node, each in self.mechanisms_.items()}
         self.columns_ = names
         self._set_feature_names(names)

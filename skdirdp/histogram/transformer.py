@@ -16,7 +16,7 @@ from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import by_column, check_cells, check_integer, check_real, check_sizes
-from ..base import CountingEstimator, ReleaseContext, ReleasePlan
+from ..base import CountingEstimator, NoisyTablesMixin, ReleaseContext, ReleasePlan
 from ..engines import Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
@@ -43,7 +43,7 @@ _FLOATS = (np.float64, np.float32)
 
 
 @shared_docs
-class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
+class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, CountingEstimator):
     """Private bins for numeric columns; drop-in replacement for `KBinsDiscretizer`.
 
     `fit` counts each feature on a fine grid that is chosen from public bounds, and releases
@@ -299,6 +299,8 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         number: float | None = n_samples
         if context.is_private and self.postprocess:
             kind, number = NoisyHistogram, None if plan.n_records is None else float(plan.n_records)
+        is_noisy = kind is NoisyHistogram
+        self._keep_noisy_tables(dict(enumerate(releases)) if is_noisy else {}, number)
         self.fine_edges_ = bins.edges()
         self.release_ = [release.drawn for release in releases]
         self._is_categorical_ = np.array([size is not None for size in bins.n_categories])

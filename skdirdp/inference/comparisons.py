@@ -22,6 +22,9 @@ from .hypotheses import check_two_way, check_values, corrected, projected
 _TRACE = 33
 # Smallest expected count of a category in a measure of association: none is excluded.
 _MIN_MARGIN = 0.5
+# Smallest expected count, plus the variance of Gaussian or gamma noise, for which contrasts of a
+# table are nearly normal: the usual rule for chi-squared tests.
+_MIN_EXPECTED = 5.0
 # A variance, or a margin, is known if it exceeds this many deviations of its noise.
 _MIN_SIGNAL = 4.0
 
@@ -315,7 +318,8 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     Returns
     -------
     Estimate
-        From 0 to 1. The interval is the whole range if the noise hides the size of a category.
+        From 0 to 1. The interval is the whole range if the noise hides the size of a category, or
+        if a cell is expected to have fewer than five records.
 
     Notes
     -----
@@ -337,6 +341,8 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     law = table.law
     flat = table.counts.reshape(-1, table.size)
     counts, totals = corrected(flat, table.n_records)
+    if law.r > 0:
+        counts = flat  # the noise of large counts would be spread over all cells
     # Margins of dependent variables are sums; the noise must not hide the smallest of them.
     sums = [counts.reshape(-1, *shape).sum(axis=axis) for axis in (2, 1)]
     noise = [np.sqrt(law.variance * size) for size in (shape[1], shape[0])]
@@ -345,11 +351,20 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     ]
     known = np.logical_and(*clear)
     rows, columns = (projected(each, totals) for each in sums)
+    expected = rows[:, :, np.newaxis] * columns[:, np.newaxis] * totals[:, np.newaxis, np.newaxis]
+    expected = expected.reshape(counts.shape)
+    if not law.is_exact:
+        # Noise with light tails makes small counts more nearly normal.
+        light = 0.0 if law.b > 0 else law.variance
+        known &= expected.min(axis=-1) + light >= _MIN_EXPECTED
     dof = (shape[0] - 1) * (shape[1] - 1)
     statistic, weak, strong, centre = _standardised(counts, totals, (rows, columns), law)
     tails = (1 - confidence) / 2
-    low = _noncentrality(statistic, dof, 1 - tails) * weak
-    high = _noncentrality(statistic, dof, tails) * strong
+    stretch = 1.0 if law.is_exact else _stretch(counts, expected, statistic, dof)
+    middle = np.maximum(statistic - dof, 0.0)
+    low, high = (_noncentrality(statistic, dof, tail) for tail in (1 - tails, tails))
+    low = np.maximum(middle - stretch * (middle - low), 0.0) * weak
+    high = (middle + stretch * (high - middle)) * strong
     scale = totals * (min(shape) - 1)
     value, low, high = (np.sqrt(np.clip(each / scale, 0.0, 1.0)) for each in (centre, low, high))
     low, high = np.where(known, low, 0.0), np.where(known, high, 1.0)
@@ -379,6 +394,20 @@ def _standardised(counts, totals, margins, law):
         levels.max(axis=-1),
         np.maximum(np.sum(residual**2 - levels, axis=-1), 0.0),
     )
+
+
+def _stretch(counts, expected, statistic, dof):
+    """Return the standard deviation of the statistic relative to the noncentral distribution.
+
+    Under association, cells that are larger than expected vary more. To first order the variance
+    of the noncentral part changes by the factor ``sum y rho^2 / sum e rho^2``, with expected
+    counts e and ``rho = (y - e) / e``.
+    """
+    expected = np.maximum(expected, _MIN_MARGIN)
+    ratio = (counts - expected) / expected
+    factor = np.sum(counts * ratio**2, axis=-1) / np.sum(expected * ratio**2, axis=-1)
+    moved = 4 * np.maximum(statistic - dof, 0.0)
+    return np.sqrt((2 * dof + moved * np.clip(factor, 1.0, 3.0)) / (2 * dof + moved))
 
 
 def _contrasts(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

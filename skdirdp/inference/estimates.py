@@ -113,8 +113,12 @@ class NoisyTable:
             )
         if not np.isfinite(counts).all():
             raise ValueError("counts must be finite; some are not")
-        if not isinstance(self.mechanism, Mechanism):
-            raise TypeError(f"mechanism must be a Mechanism; got {type(self.mechanism).__name__}")
+        # Other mechanisms release no counts with noise of mean 0.
+        if getattr(self.mechanism, "name", None) not in ("gaussian", "laplace", "dirichlet"):
+            raise TypeError(
+                "mechanism must be a GaussianMechanism, LaplaceMechanism or DirichletMechanism; "
+                f"got {type(self.mechanism).__name__}"
+            )
         if self.n_records is not None:
             check_real("n_records", self.n_records, at_least=0)
         object.__setattr__(self, "counts", counts)

@@ -1,6 +1,6 @@
 """Categorical naive Bayes."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -15,6 +15,7 @@ from .._contributions import Weights, check_given_counts, count_categories
 from .._docs import shared_docs
 from .._sklearn_compat import Interval, StrOptions, validate_records
 from .._validation import by_column, check_cells, check_sizes
+from ..base import NoisyTablesMixin, Release
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
 from ..postprocessing import estimate_counts
@@ -63,7 +64,7 @@ def _check_categories(largest: np.ndarray, sizes: np.ndarray, first: int = 0) ->
 
 
 @shared_docs
-class DirichletCategoricalNB(_PrivateNaiveBayes):
+class DirichletCategoricalNB(NoisyTablesMixin, _PrivateNaiveBayes):
     """Private categorical naive Bayes, a drop-in replacement for `CategoricalNB`.
 
     A fit releases a table of the class counts and, for each feature, a table of its categories by
@@ -263,6 +264,44 @@ class DirichletCategoricalNB(_PrivateNaiveBayes):
         n_cells = int(sizes.sum()) * len(self.classes_)
         check_cells("n_categories and classes", n_cells, is_public=is_public)
         return sizes
+
+    def _postprocess(self, plan, classes, features):
+        releases: dict[Hashable, Release] = dict(enumerate(features))
+        if classes is not None:
+            releases = {"class": classes, **releases}
+        public = plan.n_records is not None
+        n_records = float(plan.counts.rows.n_rows) if public else None
+        self._keep_noisy_tables({} if plan.counts.weighted else releases, n_records)
+        return super()._postprocess(plan, classes, features)
+
+    def noisy_tables(self):
+        """Return the released tables with their noise, for `skdirdp.inference`.
+
+        Returns
+        -------
+        dict of NoisyTable
+            The class counts as "class", and a table of classes by categories for the number of
+            each feature.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdirdp import DirichletCategoricalNB
+        >>> from skdirdp.inference import share
+        >>> rng = np.random.default_rng(0)
+        >>> y = rng.integers(2, size=5000)
+        >>> X = np.column_stack([y ^ (rng.random(5000) < 0.2), rng.integers(4, size=5000)])
+        >>> model = DirichletCategoricalNB(epsilon=1.0, classes=[0, 1], n_categories=[2, 4])
+        >>> tables = model.fit(X, y).noisy_tables()
+        >>> prior = share(tables["class"])
+        >>> bool((prior.low < prior.high).all())
+        True
+        >>> share(tables[1], axis=0).value.shape  # each category, given the class
+        (2, 4)
+        """
+        check_is_fitted(self)
+        self.release()
+        return super().noisy_tables()
 
     def _estimate_counts(self, classes, features, total):
         # The row sums of each table are the class counts.
