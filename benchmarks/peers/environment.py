@@ -16,7 +16,8 @@ from sklearn.datasets import get_data_home
 #: there is the module NAME_worker.py beside this one. Where nothing is named, there is no package
 #: to install: whoever wants the comparison puts an environment where the module imports.
 PEERS: dict[str, tuple[tuple[str, ...], str]] = {
-    "diffprivlib": (("diffprivlib==0.6.6", "scikit-learn<1.9"), "diffprivlib.models"),
+    "diffprivlib": (("diffprivlib==0.6.6", "scikit-learn<1.8"), "diffprivlib.models"),
+    "interpret": (("interpret-core==0.7.8",), "interpret.privacy"),
     "dpmm": (("dpmm==0.1.9",), "dpmm.pipelines"),
     "private_pgm": ((), "aim"),
 }
