@@ -6,6 +6,7 @@ of the table names as the outcome. Columns that restate the target are left out.
 
 The schemas are in the folder ``schemas``. They declare what a code book would: bounds are round
 numbers, not the extremes of the records. A few values lie beyond them and count as at the bounds.
+Those of the papers' data sets are for the files of the folder, in which texts of bank are codes.
 """
 
 from collections.abc import Callable
@@ -211,6 +212,9 @@ def load(name: str, folder: Path | None) -> Table:
     """A table and its schema; the folder is that of the papers' data sets."""
     table = _raw(name, folder)
     schema = Schema.load(SCHEMAS / f"{name}.toml")
+    for column, kind in schema.columns.items():
+        if kind.title == "categories" and not table[column].dropna().isin(kind.values).all():
+            raise ValueError(f"column {column} of {name} must have the categories of its schema")
     return Table(table[list(schema)], schema, SOURCES[name].target)
 
 
