@@ -27,6 +27,7 @@ _HOMES = {
     "PrivateCountVectorizer": "text",
     "PrivateDirichletPosterior": "posterior",
     "PrivatePipeline": "pipeline",
+    "PrivateTableClassifier": "table_classifier",
     "Schema": "schema",
     "check_pipeline": "pipeline",
     "make_private_pipeline": "pipeline",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .pipeline import make_private_pipeline as make_private_pipeline
     from .posterior import PrivateDirichletPosterior as PrivateDirichletPosterior
     from .schema import Schema as Schema
+    from .table_classifier import PrivateTableClassifier as PrivateTableClassifier
     from .text import PrivateCountVectorizer as PrivateCountVectorizer
 else:
 

@@ -9,7 +9,7 @@ floating-point arithmetic.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -39,6 +39,8 @@ _CELLS = 1 << 15
 _PAIRS = 1 << 12
 
 _ULP = float(np.finfo(float).eps)
+# Vectors are shortened by this fraction, so that rounding errors never exceed their bound.
+_NORM_SLACK = 2.0**-30
 
 
 class ContributionError(AssertionError):
@@ -196,6 +198,39 @@ def count_categories(
         counts += found
     check_exact(counts, weights.grid)
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
+
+
+def sum_vectors(
+    vectors: np.ndarray,
+    columns: Sequence[np.ndarray],
+    sizes: Sequence[int],
+    norm: float,
+    weights: Weights,
+) -> np.ndarray:
+    """Return the sums of the records' vectors, by the category of each column.
+
+    A vector has an l2 norm of at most `norm`, before weighting, and is added to one category of
+    each column. Entries are rounded towards 0 to the grid of the weights, so that the sums are
+    exact. The result has a row for each category of the first column, then of the second, ...
+    """
+    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
+    sums = np.zeros((starts[-1], vectors.shape[1]))
+    grid = ContributionBound(weights.bound).grid
+    for rows in row_blocks(len(vectors), vectors.shape[1], _ENTRIES):
+        block, weight = vectors[rows].astype(np.float64), weights[rows]
+        if weight is not None:
+            block *= weight[:, np.newaxis]
+        if not weights.exact:
+            # Far more than the rounding errors of norms and products, far below any effect.
+            block = np.trunc(block * ((1 - _NORM_SLACK) / grid)) * grid
+            norms = np.square(block).sum(axis=1).max(initial=0.0)
+            _check(norms <= (norm * weights.bound) ** 2)  # False for NaN
+        for column, start, size in zip(columns, starts, sizes, strict=False):
+            cells = _copy_groups(column[rows], size)
+            for entry, values in enumerate(block.T):
+                sums[start : start + size, entry] += np.bincount(cells, values, size)
+    check_exact(np.abs(sums), None if weights.exact else grid)
+    return sums
 
 
 def check_given_counts(

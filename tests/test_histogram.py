@@ -26,14 +26,13 @@ from skdirdp.histogram import DirichletHistogramTransformer
 from skdirdp.histogram.histogram import (
     assign_bins,
     count_fine_bins,
-    fine_grid,
     observed_bounds,
     project_to_simplex,
-    quantile_borders,
 )
 from skdirdp.mechanisms.base import Mechanism, Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.tables import CountTable
+from skdirdp.schema import fine_grid, quantile_borders
 from tests.probes import Recorder, drawn_tables
 
 INF = float("inf")

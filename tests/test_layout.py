@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "skdirdp"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-FAMILIES = {"naive_bayes", "bayes_net", "histogram", "posterior", "text"}
+FAMILIES = {"naive_bayes", "bayes_net", "histogram", "posterior", "table_classifier", "text"}
 SERVICES = {
     "exceptions",
     "numerics",

@@ -13,7 +13,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from skdirdp import DirichletCategoricalNB, DirichletHistogramTransformer, PrivacyAccountant
 from skdirdp.accounting import Composition
-from skdirdp.histogram.histogram import fine_grid
+from skdirdp.schema import fine_grid
 
 from .. import data, figures
 from ..experiment import Claim, Experiment, Row, Settings

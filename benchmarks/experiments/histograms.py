@@ -8,14 +8,10 @@ import pandas as pd
 
 from skdirdp import utility
 from skdirdp.histogram import DirichletHistogramTransformer
-from skdirdp.histogram.histogram import (
-    ReleasedHistogram,
-    count_fine_bins,
-    fine_grid,
-    quantile_borders,
-)
+from skdirdp.histogram.histogram import ReleasedHistogram, count_fine_bins
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 from skdirdp.postprocessing import NoisyTable, estimate_histogram
+from skdirdp.schema import fine_grid, quantile_borders
 
 from .. import data, figures
 from ..experiment import Claim, Experiment, Settings, seeded

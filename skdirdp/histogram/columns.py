@@ -1,14 +1,13 @@
 """Columns of a table with a schema, as numbers that are binned."""
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ..schema import Categories, Dates, Kind, Names, Records, Schema, raise_faults
-from .histogram import FineGrid, fine_grid
+from ..schema import Categories, FineGrid, Kind, Names, Records, Schema, kind_grid, raise_faults
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class SchemaColumns:
     def grids(self, n_bins: int, scale: str) -> list[FineGrid | None]:
         """Return the fine bins of each column, None for categories."""
         return [
-            None if isinstance(kind, Categories) else _grid(kind, n_bins, scale)
+            None if isinstance(kind, Categories) else kind_grid(kind, n_bins, scale)
             for kind in self.kinds
         ]
 
@@ -91,14 +90,6 @@ def _n_values(kind: Kind, most: int) -> int:
         return most
     low, high = kind.axis_bounds  # type: ignore[attr-defined]
     return int(high - low) + 1
-
-
-def _grid(kind: Any, n_bins: int, scale: str) -> FineGrid:
-    """Return fine bins between the bounds; a whole number fills the unit that begins with it."""
-    low, high = kind.axis_bounds
-    scale = "linear" if isinstance(kind, Dates) else scale  # the first date is no origin
-    grid = fine_grid(low, high + kind.is_discrete, n_bins, scale, whole=kind.is_discrete)
-    return replace(grid, has_missing=kind.missing)
 
 
 def _decode(kind: Any, values: np.ndarray) -> Any:

@@ -19,14 +19,12 @@ from ..base import CountingEstimator, ReleaseContext, ReleasePlan
 from ..engines import Part, TableCounts, lazy_for_dask, open_table
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
-from ..schema import Schema, as_numbers
+from ..schema import FINE_SCALES, FineGrid, Schema, as_numbers, fine_grid, quantile_borders
 from .columns import SchemaColumns
 from .histogram import (
     BLOCK_ENTRIES,
-    FINE_SCALES,
     BinCounter,
     FeatureBins,
-    FineGrid,
     NoisyHistogram,
     ReleasedHistogram,
     assign_bins,
@@ -36,9 +34,7 @@ from .histogram import (
     check_room,
     empty_table,
     exact_quantiles,
-    fine_grid,
     observed_bounds,
-    quantile_borders,
     value_edges,
 )
 

@@ -16,7 +16,7 @@ from .additive import GaussianMechanism, SelectionMechanism
 from .base import Mechanism
 from .calibration import Budget, Problem, largest_allowed, largest_gaussian_mu, make_budget
 from .dirichlet import DirichletMechanism
-from .tables import ContributionBound, CountTable
+from .tables import ContributionBound, CountTable, changed_records
 
 SPLITS = ("even", "optimised")
 
@@ -238,6 +238,23 @@ def split_gaussian(whole: GaussianMechanism, weights: Sequence[float]) -> list[G
     total = float(np.sum(weights))
     sigmas = [whole.sigma * np.sqrt(total / weight) * _ROUND_UP for weight in weights]
     return [replace(whole, sigma=float(sigma)) for sigma in sigmas]
+
+
+def noise_for_share(
+    whole: GaussianMechanism, share: float, norm: float = 1.0, *, signed: bool = False
+) -> GaussianMechanism:
+    """Return the noise for vectors that cost at most `share` of a release by `whole`.
+
+    A record adds a vector of l2 norm at most `norm` times the largest entry of `whole`, for
+    example `norm` squared counts of 1 in different tables. Vectors of two records have an angle
+    of at most 90 degrees, unless they are `signed`: then they may be opposite. The result is for
+    `GaussianMechanism.noisy` only; its privacy curves do not apply.
+    """
+    changed = changed_records(whole.adjacency)
+    distance = whole.contribution.largest * norm * (changed if signed else np.sqrt(changed))
+    one = np.sqrt(whole.contribution.squared_norm(whole.adjacency))
+    sigma = whole.sigma * distance / one / np.sqrt(share) * _ROUND_UP
+    return replace(whole, sigma=float(sigma))
 
 
 def noise_for_distances(whole: GaussianMechanism, n_distances: int) -> GaussianMechanism:

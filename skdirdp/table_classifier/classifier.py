@@ -1,0 +1,690 @@
+"""Private additive classifier for tables."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from scipy.optimize import isotonic_regression
+from scipy.special import log_softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .._contributions import Weights, count_cells, sum_vectors
+from .._messages import errors_without_data
+from .._persons import CountedRows, Unit, check_person, select_rows
+from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
+from .._validation import check_cells, check_classes, encode_labels
+from ..base import Budget, CountingEstimator, PrivacyReport
+from ..engines import Part, lazy_for_dask, open_table
+from ..mechanisms import CountTable
+from ..mechanisms.splitting import calibrate_gaussian
+from ..mechanisms.tables import ContributionBound
+from ..schema import (
+    NO_PERSON,
+    Categories,
+    FineGrid,
+    Names,
+    Records,
+    Schema,
+    as_labels,
+    as_numbers,
+    convert_ids,
+    declared_labels,
+    kind_grid,
+    quantile_borders,
+    raise_faults,
+    read_labels,
+    table_blocks,
+    to_common_dtype,
+)
+from .model import AdditiveModel, ClassTables, Covariance, MergedCells, calibrate
+from .releases import (
+    RESIDUAL_NORM,
+    Plan,
+    Releases,
+    calibration_table,
+    count_classes,
+    count_pairs,
+    residual_vectors,
+)
+
+# Fine bins of numeric columns, from which bins are made.
+_N_FINE_BINS = 256
+# Cells of all columns after merging. The tables of pairs have at most half of its square.
+_MAX_CELLS = 1500
+
+
+class ClassifierReport(PrivacyReport):
+    """Report of a classifier whose steps are charged as one Gaussian release."""
+
+    def _means(self) -> str:
+        ((gaussian, _),) = self.mechanisms
+        steps = "histograms, tables of classes and of pairs of columns, and residual sums"
+        return f"{steps} released at the privacy cost of one table by {gaussian}"
+
+
+@dataclass(frozen=True)
+class _Column:
+    """Public encoding of a column: categories, or fine bins of numbers and dates."""
+
+    name: Hashable
+    kind: Any
+
+    @property
+    def grid(self) -> FineGrid | None:
+        """Fine bins, None for categories."""
+        is_category = isinstance(self.kind, Categories)
+        return None if is_category else kind_grid(self.kind, _N_FINE_BINS, "mixed")
+
+    @property
+    def n_codes(self) -> int:
+        return self.kind.n_cells if self.grid is None else self.grid.n_counts
+
+    def encode(self, schema: Schema, values: Any) -> np.ndarray:
+        """Return the category or fine bin of each cell, in a compact type."""
+        codes = schema.encode_column(self.name, values)
+        if self.grid is not None:
+            codes = self.grid.codes(self.kind.to_axis(codes))
+        return codes.astype(np.min_scalar_type(self.n_codes))
+
+    def bins_from_histogram(self, noisy: np.ndarray, n_bins: int) -> np.ndarray:
+        """Return the bin of each fine bin, from a noisy histogram."""
+        assert self.grid is not None
+        n_fine = self.grid.n_bins
+        shares = noisy[:n_fine] / max(float(noisy[:n_fine].sum()), 1.0)
+        shares = shares + (1 - shares.sum()) / n_fine
+        inner = np.clip(isotonic_regression(np.cumsum(shares)[:-1]).x, 0.0, 1.0)
+        cdf = np.concatenate([[0.0], inner, [1.0]])
+        borders = quantile_borders(cdf, min(n_bins, n_fine))
+        bins = np.searchsorted(borders[1:-1], np.arange(self.grid.n_counts), side="right")
+        bins[n_fine:] = len(borders) - 1  # missing values
+        return bins
+
+    def labels(self, bins: np.ndarray) -> list[Hashable]:
+        """Return the labels of the categories, or of the bins of fine bins."""
+        if self.grid is None:
+            return self.kind.labels()
+        n_fine = self.grid.n_bins
+        firsts = np.flatnonzero(np.diff(bins[:n_fine], prepend=-1))
+        edges: Any = self.grid.edges[np.append(firsts, n_fine)]
+        if hasattr(self.kind, "resolution"):
+            edges = self.kind.decode(np.minimum(edges, self.kind.axis_bounds[1]).astype(np.int64))
+        found = [pd.Interval(a, b, closed="left") for a, b in pairwise(edges)]
+        return [*found, *["(missing)"] * self.kind.missing]
+
+
+@dataclass(frozen=True)
+class _EncodedRecords:
+    """Codes of the counted records. They are kept only during a fit."""
+
+    columns: list[np.ndarray]  # codes of each column
+    labels: np.ndarray  # positions of the labels among the classes
+    weights: Weights
+    counted: CountedRows
+
+
+def _check_weight(weight: Any, n_records: int, *, is_part: bool = False) -> np.ndarray | None:
+    if weight is None:
+        return None
+    rows = np.empty((n_records, 1))
+    with errors_without_data(sample_weight=weight):
+        return _check_sample_weight(
+            weight, rows, is_part=is_part, dtype=np.float64, ensure_non_negative=True
+        )
+
+
+class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
+    """Private classifier for tables with columns of any kind.
+
+    The model is additive, as a logistic regression on categories and bins: the score of a class
+    is an intercept plus an effect of each column. One budget covers all steps: bins of numeric
+    columns, tables of classes by columns, tables of pairs of columns, a calibration table, and a
+    Newton step. Shares of the budget follow from the number of records; for few records, the
+    model is a calibrated naive Bayes.
+
+    Parameters
+    ----------
+    schema : Schema, default=None
+        Public description of the columns. If it names a person, the ids of persons and
+        `max_rows` are those of the schema. If None, X must be numeric, and bounds are taken
+        from the data, with a warning.
+    classes : array-like of shape (n_classes,), default=None
+        All labels that may occur, if `y` is an array. Public: the presence of a label is not
+        protected. The classes of a label column are those of the schema.
+    epsilon : float, default=1.0
+        Privacy budget of one fit. With `float("inf")` no noise is added.
+    delta : float, default=1e-5
+        The fit is (epsilon, delta)-differentially private.
+    order : float, default=None
+        If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
+        `delta` is ignored.
+    adjacency : {"replace", "add_remove"}, default="replace"
+        Whether neighbouring data sets differ by replacing one record, or by adding or
+        removing one.
+    n_samples : float, default=None
+        Public number of records, used to plan the steps. If None, the actual number is used
+        if it is public. Otherwise it is released with one percent of the budget.
+    max_weight : float, default=None
+        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
+        weight, with a warning.
+    max_rows : int, default=1
+        Public bound on the records of one person; all of them are protected together. If
+        `groups` is passed to `fit`, only the first `max_rows` records of each person are
+        counted. Otherwise the bound is assumed to hold.
+    accountant : PrivacyAccountant, default=None
+        Accountant that every fit charges before noise is drawn.
+    label : str, default=None
+        Name of the fit in the accountant's history. If None, the name of the class.
+    random_state : int, Generator, RandomState or None, default=None
+        If None, the noise is cryptographically secure. Any other value makes the noise
+        reproducible, and anyone who knows it can remove the noise.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    intercept_ : ndarray of shape (n_classes,)
+        Released scores of the classes of an average record.
+    coef_ : dict of DataFrame
+        Released effect of each category or bin of a column on the score of each class. The
+        effects of a column have mean 0, and so have those of a category.
+    coef_std_ : dict of DataFrame
+        Approximate standard deviations of the effects that are due to the noise.
+    feature_importances_ : ndarray of shape (n_features_in_,)
+        Mean absolute effect of each column, relative to the sum of all.
+    n_records_ : float
+        Number of records, estimated from the release.
+    privacy_ : PrivacyReport
+        Privacy guarantee of the fit.
+    columns_ : list
+        Columns that are used.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during fit, if all names are strings.
+
+    See Also
+    --------
+    DirichletCategoricalNB : Naive Bayes, whose tables can be counted by a database.
+    PrivateBayesNet : Model of the joint distribution, for synthetic records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdirdp import PrivateTableClassifier, Schema
+    >>> rng = np.random.default_rng(0)
+    >>> age = rng.integers(18, 90, 20_000)
+    >>> ward = rng.choice(["A", "B"], 20_000)
+    >>> risk = 0.1 + 0.5 * (age > 60) * (ward == "B")
+    >>> visits = pd.DataFrame({"age": age, "ward": ward, "again": rng.random(20_000) < risk})
+    >>> schema = Schema({"age": (18, 90), "ward": ["A", "B"], "again": bool})
+    >>> model = PrivateTableClassifier(schema, epsilon=1.0).fit(visits, y="again")
+    >>> new = pd.DataFrame({"age": [30, 80], "ward": ["A", "B"]})
+    >>> model.predict(new)
+    array([False,  True])
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **{
+            name: constraint
+            for name, constraint in CountingEstimator._parameter_constraints.items()
+            if name not in ("mechanism", "calibration")
+        },
+        "delta": [Interval(Real, 0, 1, closed="neither")],
+        "schema": [Schema, None],
+        "classes": ["array-like", None],
+        "max_weight": [None, Interval(Real, 0, None, closed="neither")],
+    }
+
+    # Only Gaussian noise can be spent step by step without loss.
+    mechanism: ClassVar[str] = "gaussian"  # type: ignore[misc]
+    calibration: ClassVar[str] = "exact"  # type: ignore[misc]
+
+    _schema_: Schema
+    _columns_: list[_Column]
+    _bins_: list[np.ndarray]
+    _model_: AdditiveModel
+
+    def __init__(
+        self,
+        schema: Schema | None = None,
+        *,
+        classes: ArrayLike | None = None,
+        epsilon: float = 1.0,
+        delta: float = 1e-5,
+        order: float | None = None,
+        adjacency: str = "replace",
+        n_samples: float | None = None,
+        max_weight: float | None = None,
+        max_rows: int = 1,
+        accountant: Any = None,
+        label: str | None = None,
+        random_state: Any = None,
+    ):
+        self.schema = schema
+        self.classes = classes
+        self.epsilon = epsilon
+        self.delta = delta
+        self.order = order
+        self.adjacency = adjacency
+        self.n_samples = n_samples
+        self.max_weight = max_weight
+        self.max_rows = max_rows
+        self.accountant = accountant
+        self.label = label
+        self.random_state = random_state
+
+    # Fitting -----------------------------------------------------------------------
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None
+    ) -> "PrivateTableClassifier":
+        """Fit the model, and release it.
+
+        Parameters
+        ----------
+        X : DataFrame, Arrow table, array, Dask DataFrame, PyArrow dataset or lazy frame
+            Columns that the schema declares. Declared columns that X lacks are not used. A
+            table that is not in memory is encoded block by block, and two bytes per cell are
+            kept in memory until the fit ends.
+        y : str, or array-like of shape (n_samples,)
+            Name of a column with declared categories, or class labels. Records without a label
+            are not counted.
+        sample_weight : array-like of shape (n_samples,), or str, default=None
+            Weights in [0, `max_weight`]. The weight of a record must depend only on that record.
+            Weights computed from other records, such as class frequencies, reveal them.
+        groups : array-like of shape (n_samples,), or str, default=None
+            The person of each record, as integers or strings. Only the first `max_rows` records
+            of each person are counted. Not given if the schema has a `person`.
+
+        Returns
+        -------
+        self
+        """
+        with self._fitting() as context:
+            records, leaks = self._read(X, y, sample_weight, groups, context.is_private)
+            unit, bound = records.counted.unit, ContributionBound(records.weights.bound)
+            releases = self._plan(context.budget, unit, bound)
+            n_public = self._public_size(records, context.budget)
+            self._warn_of_leak(leaks)
+
+            releases.start(self._charge(*releases.joint.as_charge(), unit))
+            self._learn(records, releases, n_public)
+            n_records = records.counted.n_rows if self._has_public_rows(records, context) else None
+            parts = releases.joint.parts
+            report = self._report(context.budget, parts, leaks, unit, n_records)
+            self.privacy_ = ClassifierReport(**vars(report))
+        return self
+
+    def _plan(self, budget: Budget, unit: Unit, bound: ContributionBound) -> Releases:
+        """Calibrate one Gaussian release to the budget."""
+        table = CountTable(1.0, 2, contribution=bound)
+        if unit.is_person:
+            table = table.per_person(unit.max_rows)
+        relation = table.relation(budget.adjacency)
+        whole = calibrate_gaussian(
+            budget.epsilon, budget.delta, budget.order, relation, table.contribution
+        )
+        return Releases(whole, bound.grid, len(self._columns_))
+
+    @staticmethod
+    def _has_public_rows(records: _EncodedRecords, context: Any) -> bool:
+        counted = records.counted
+        return context.budget.publishes_size(counted.unit) and not counted.by_schema
+
+    def _public_size(self, records: _EncodedRecords, budget: Budget) -> float | None:
+        """Return the public number of records, None if it is protected."""
+        if self.n_samples is not None:
+            return float(self.n_samples)
+        counted = records.counted
+        is_public = budget.publishes_size(counted.unit)
+        return float(counted.n_rows) if is_public or not budget.is_private else None
+
+    def _learn(self, records: _EncodedRecords, releases: Releases, n_public: float | None) -> None:
+        """Release all steps, and set the fitted attributes. Exact counts are not kept."""
+        n_classes, numeric = len(self.classes_), [c.grid is not None for c in self._columns_]
+        spent, size = 0.0, n_public
+        if size is None:
+            spent, size = 0.01, max(releases.release_size(len(records.labels)), 1.0)
+        plan = Plan.from_sizes(
+            size,
+            releases.whole.sigma / releases.whole.contribution.largest,
+            len(numeric),
+            n_classes,
+            has_numbers=any(numeric),
+            spent=spent,
+        )
+        bins = self._release_bins(records, releases, plan)
+        columns = [
+            b.astype(np.int32)[codes] for b, codes in zip(bins, records.columns, strict=True)
+        ]
+        sizes = [int(b.max()) + 1 for b in bins]
+        labels, weights = records.labels, records.weights
+        counts = count_classes(columns, [*sizes, n_classes], labels, weights)
+        tables = ClassTables.from_noisy(*releases.release_tables(counts, plan.classes))
+        model = tables.naive_bayes()
+        variances = tables.effect_variances()
+        cells = covariance = None
+        if plan.pairs > 0:
+            cells = MergedCells.from_tables(tables, numeric, _MAX_CELLS)
+        if cells is not None and len(cells.columns) > 1:
+            merged = cells.encode(columns)
+            found = releases.release_pairs(count_pairs(merged, cells, weights), cells, plan.pairs)
+            covariance = Covariance.from_pairs(cells, *found, tables.n_records)
+            factor, intercept, effects = covariance.correction()
+            model = replace(model.scaled(factor), intercept=np.log(tables.class_shares))
+            model = model.add(intercept, cells.spread(effects, sizes))
+            variances = [factor**2 * variance for variance in variances]
+        if plan.calibration > 0:
+            table = calibration_table(model.scores(columns), labels, weights)
+            (noisy,), sigma = releases.release_tables([table], plan.calibration)
+            model = calibrate(model, noisy, sigma, plan.slope, tables.class_shares)
+        if covariance is not None and plan.residuals > 0:
+            assert cells is not None
+            vectors = residual_vectors(model.scores(columns), labels)
+            sums = sum_vectors(vectors, merged, cells.sizes, RESIDUAL_NORM, weights)
+            noisy_sums = releases.release_residuals(
+                sums, len(cells.columns), tables.n_records, plan.residuals
+            )
+            step = covariance.newton_step(noisy_sums)
+            model = model.add(step.intercept, cells.spread(step.effects, sizes))
+            left = cells.spread(step.shrinkage**2, sizes)
+            added = cells.spread(step.variance, sizes)
+            for k in cells.columns:
+                variances[k] = left[k] * variances[k] + added[k]
+        self._bins_ = bins
+        self._set_model(model, tables, variances)
+
+    def _release_bins(
+        self, records: _EncodedRecords, releases: Releases, plan: Plan
+    ) -> list[np.ndarray]:
+        """Return the bin of each code, from released histograms of the numeric columns."""
+        counts = [
+            count_cells(codes.astype(np.intp), column.n_codes, records.weights)
+            for column, codes in zip(self._columns_, records.columns, strict=True)
+            if column.grid is not None
+        ]
+        histograms = iter(releases.release_tables(counts, plan.bins)[0] if counts else ())
+        return [
+            np.arange(column.n_codes)
+            if column.grid is None
+            else column.bins_from_histogram(next(histograms), plan.n_bins)
+            for column in self._columns_
+        ]
+
+    def _set_model(
+        self, model: AdditiveModel, tables: ClassTables, variances: Sequence[np.ndarray]
+    ) -> None:
+        shares = tables.cell_shares()
+        self._model_ = model = model.centred(shares)
+        self.n_records_ = tables.n_records
+        self.intercept_ = model.intercept
+        names = self.columns_ = [column.name for column in self._columns_]
+        index = [
+            pd.Index(column.labels(bins), tupleize_cols=False, dtype=object)
+            for column, bins in zip(self._columns_, self._bins_, strict=True)
+        ]
+
+        def frames(values: Sequence[np.ndarray]) -> dict[Hashable, pd.DataFrame]:
+            return {
+                name: pd.DataFrame(value, labels, self.classes_)
+                for name, value, labels in zip(names, values, index, strict=True)
+            }
+
+        self.coef_ = frames(model.effects)
+        self.coef_std_ = frames([np.sqrt(variance) for variance in variances])
+        means = np.array(
+            [share @ np.abs(e).mean(axis=1) for share, e in zip(shares, model.effects, strict=True)]
+        )
+        self.feature_importances_ = means / max(means.sum(), 1e-300)
+
+    # Reading -----------------------------------------------------------------------
+
+    def _read(
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, is_private: bool
+    ) -> tuple[_EncodedRecords, list[str]]:
+        """Encode all records, and return the public parameters that were taken from the data."""
+        table = open_table(X, y, sample_weight, groups)
+        if not table.in_memory:
+            missing = ["schema"] if self.schema is None else []
+            if sample_weight is not None and self.max_weight is None and is_private:
+                missing.append("max_weight")
+            self._check_declared(table.kind, missing)
+            if not isinstance(y, str):
+                raise ValueError(
+                    f"y must be the name of a column if X is {table.kind}; got {type(y).__name__}"
+                )
+        leaks: list[str] = []
+        parts: list[tuple[list[np.ndarray], np.ndarray, Any]] = []
+        counted: CountedRows | None = None
+        for block in table_blocks(X):
+            part = open_table(block, y, sample_weight, groups).part
+            read = self._read_part if self.schema is not None else self._read_numbers
+            records, labels, labelled, ids = read(part, y, leaks, is_first=counted is None)
+            weight = _check_weight(part.sample_weight, len(labels), is_part=not table.in_memory)
+            rows = self._select(ids, labelled, len(labels), counted)
+            codes = [column[rows.rows] if rows.rows is not None else column for column in records]
+            parts.append((codes, rows.take(labels), rows.take(weight)))
+            counted = rows if counted is None else counted + rows
+        assert counted is not None
+        columns = [np.concatenate([p[0][k] for p in parts]) for k in range(len(self._columns_))]
+        labels = np.concatenate([p[1] for p in parts])
+        given = None if sample_weight is None else np.concatenate([p[2] for p in parts])
+        weights = Weights.from_values(given, self.max_weight, exact=not is_private)
+        leaks += ["max_weight"] * weights.missing
+        return _EncodedRecords(columns, labels, weights, counted), leaks
+
+    def _select(
+        self, ids: Any, labelled: np.ndarray | None, n_rows: int, before: CountedRows | None
+    ) -> CountedRows:
+        """Select the counted records: with a label, and at most `max_rows` of each person."""
+        person = self._has_person()
+        max_rows = self._schema_.max_rows if person else int(self.max_rows)
+        if ids is None and labelled is not None:
+            rows = np.flatnonzero(labelled)
+            return CountedRows(Unit(max_rows), n_rows, rows, by_schema=True)
+        if ids is not None and labelled is not None:
+            with errors_without_data(groups=ids):
+                ids = np.array([*convert_ids(ids), None], dtype=object)[:-1]
+            if len(ids) != n_rows:
+                raise ValueError(
+                    f"groups must have one id for each row of X, {n_rows}; got {len(ids)}"
+                )
+            ids[~labelled] = NO_PERSON
+        found = select_rows(ids, n_rows, max_rows, before)
+        return replace(found, by_schema=labelled is not None or person)
+
+    def _has_person(self) -> bool:
+        return self.schema is not None and self.schema.person is not None
+
+    def _read_part(
+        self, part: Part, y: Any, leaks: list[str], *, is_first: bool
+    ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray | None, Any]:
+        """Return codes, label codes, a mask of records with a label, and ids, by the schema."""
+        schema: Any = self.schema
+        records = schema.records(part.X, optional=True)
+        if records.n_records == 0 and is_first:
+            raise ValueError("X must contain at least one record; got 0")
+        if is_first:
+            self._set_columns(records, y)
+        labelled = None
+        if isinstance(y, str):
+            if is_first:
+                known = declared_labels(schema, y)
+                if self.classes is not None and not np.array_equal(
+                    check_classes(self.classes), check_classes(known)
+                ):
+                    raise ValueError(
+                        "classes must be the declared values of the label column of the schema; "
+                        "they are not. Leave classes out"
+                    )
+                self.classes_ = check_classes(known)
+            values, labelled = read_labels(schema, y, part.y)
+            labels = encode_labels(values, self.classes_)
+        else:
+            labels = self._encode_given_labels(part.y, records.n_records, leaks)
+        ids = part.groups
+        if schema.person is not None:
+            check_person(schema, ids, int(self.max_rows))
+            ids = schema.person_ids(records)
+        return self._encode(records), labels, labelled, ids
+
+    def _read_numbers(
+        self, part: Part, y: Any, leaks: list[str], *, is_first: bool
+    ) -> tuple[list[np.ndarray], np.ndarray, None, Any]:
+        """Return the same for a numeric table without a schema, with bounds from the data."""
+        with errors_without_data(X=part.X, y=part.y):
+            X, labels = validate_data(
+                self, as_numbers(part.X), as_labels(part.y), dtype=np.float64, reset=True
+            )
+        leaks.append("schema")
+        bounds, weight = {}, _check_weight(part.sample_weight, len(X))
+        for k, column in enumerate(X.T if weight is None else X[weight > 0].T):
+            low, high = float(column.min()), float(column.max())
+            with errors_without_data(X=column):
+                room = max(1.0, abs(low)) / 2
+                low, high = (low, high) if low < high else (low - room, low + room)
+                bounds[k] = Schema.numbers(low, high, whole=False, missing=False)
+        self._schema_ = Schema(bounds)
+        self._columns_ = [_Column(k, kind) for k, kind in self._schema_.columns.items()]
+        codes = self._encode_given_labels(labels, len(X), leaks)
+        records = Records(dict(enumerate(X.T)), len(X))
+        return self._encode(records), codes, None, part.groups
+
+    def _encode_given_labels(self, y: Any, n_records: int, leaks: list[str]) -> np.ndarray:
+        """Return the codes of labels that are given as an array, and set the classes."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        with errors_without_data(y=y):
+            labels = as_labels(y)
+            if labels.ndim != 1 or len(labels) != n_records:
+                raise ValueError("y must have one label for each row of X")
+            classes = self.classes
+            if classes is None:
+                labels = to_common_dtype("y", labels)
+                if labels.dtype.kind not in "biu":  # integers are always classes
+                    check_classification_targets(labels)
+                classes = np.unique(labels)
+                leaks.append("classes")
+        self.classes_ = check_classes(classes)
+        if len(self.classes_) < 2:
+            raise ValueError(f"classes must be two labels or more; got {len(self.classes_)} class")
+        return encode_labels(labels, self.classes_)
+
+    def _set_columns(self, records: Records, y: Any) -> None:
+        """Set the columns that are used: all counted columns of the schema except the label."""
+        schema: Any = self.schema
+        self._schema_ = schema
+        target = y if isinstance(y, str) else None
+        names = [n for n in schema.features if n in records.columns and n != target]
+        if not names:
+            raise ValueError("X must have at least one column with values; it has none")
+        faults = {n: "has no public values" for n in names if isinstance(schema[n], Names)}
+        raise_faults(
+            "columns must have public values; list them, or leave columns out with Schema.ignore()",
+            faults,
+        )
+        self._columns_ = [_Column(name, schema[name]) for name in names]
+        check_cells("the categories of the schema", sum(c.n_codes for c in self._columns_))
+        self.n_features_in_ = len(names)
+        if all(isinstance(name, str) for name in names):
+            self.feature_names_in_ = np.array(names, dtype=object)
+
+    def _encode(self, records: Records) -> list[np.ndarray]:
+        lacking = [c.name for c in self._columns_ if c.name not in records.columns]
+        if lacking:
+            raise ValueError(f"X must have the columns that were fitted; it lacks {lacking}")
+        return [c.encode(self._schema_, records.columns[c.name]) for c in self._columns_]
+
+    # Predicting --------------------------------------------------------------------
+
+    def _scores(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        if self.schema is None:
+            with errors_without_data(X=X):
+                X = validate_data(self, as_numbers(X), dtype=np.float64, reset=False)
+            records = Records(dict(enumerate(X.T)), len(X))
+        else:
+            records = self._schema_.records(X, optional=True)
+        codes = self._encode(records)
+        columns = [b[each] for b, each in zip(self._bins_, codes, strict=True)]
+        return self._model_.scores(columns)
+
+    @lazy_for_dask(lambda model: (model._n_scores(), np.empty((0, len(model.classes_)))))
+    def decision_function(self, X: Any) -> Any:
+        """Return the score of each class, or the log odds of the second of two classes.
+
+        Parameters
+        ----------
+        X : DataFrame, Arrow table, or array of shape (n_samples, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), or (n_samples,) for two classes
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _n_scores(self) -> int | None:
+        return None if len(self.classes_) == 2 else len(self.classes_)
+
+    @lazy_for_dask(lambda model: (None, model.classes_[:0]))
+    def predict(self, X: Any) -> Any:
+        """Return the most probable class of each record.
+
+        Parameters
+        ----------
+        X : DataFrame, Arrow table, or array of shape (n_samples, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        best = np.argmax(self._scores(X), axis=1)
+        return self.classes_[best]
+
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    def predict_log_proba(self, X: Any) -> Any:
+        """Return the log probability of each class given each record.
+
+        Parameters
+        ----------
+        X : DataFrame, Arrow table, or array of shape (n_samples, n_columns)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return log_softmax(self._scores(X), axis=1)
+
+    @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
+    def predict_proba(self, X: Any) -> Any:
+        """Return the probability of each class given each record.
+
+        Parameters
+        ----------
+        X : DataFrame, Arrow table, or array of shape (n_samples, n_columns)
+            Missing values and unknown categories are allowed if the schema allows them.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        if self.schema is not None:
+            tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
+        tags.classifier_tags.poor_score = True
+        return tags

@@ -1,0 +1,403 @@
+"""PrivateTableClassifier: its guarantee, its inputs, and its model."""
+
+import pickle
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdirdp import PrivacyAccountant, PrivacyLeakWarning, PrivateTableClassifier, Schema
+from skdirdp._contributions import UNWEIGHTED, Weights, sum_vectors
+from skdirdp.mechanisms import GaussianMechanism
+from skdirdp.mechanisms.splitting import calibrate_gaussian, noise_for_share
+from skdirdp.mechanisms.tables import ContributionBound
+from skdirdp.table_classifier.releases import (
+    RESIDUAL_NORM,
+    Plan,
+    Releases,
+    calibration_table,
+    residual_vectors,
+)
+
+INF = float("inf")
+SCHEMA = Schema({"age": (0, 99), "ward": ["A", "B", "C"], "dose": (0.0, 10.0), "ill": [0, 1]})
+
+
+def visits(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    age, dose = rng.integers(0, 100, n), rng.gamma(1.0, 2.0, n)
+    ward = rng.choice(["A", "B", "C"], n)
+    score = (age - 50) / 20 + 1.5 * (ward == "B") - dose / 3
+    ill = (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int)
+    return pd.DataFrame({"age": age, "ward": ward, "dose": dose, "ill": ill})
+
+
+def fitted(table=None, y="ill", seed=0, **options):
+    options = {"schema": SCHEMA, "random_state": seed, **options}
+    return PrivateTableClassifier(**options).fit(visits() if table is None else table, y)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
+
+# scikit-learn -------------------------------------------------------------------------
+
+NOISE_PER_RECORD = (
+    "wants weight 2 to equal a record given twice; the noise depends on the number of "
+    "records, and must hide a weight of 2 but not two records at once"
+)
+
+
+def expected_failures(estimator):
+    if np.isinf(estimator.epsilon):
+        return {}
+    return {"check_sample_weight_equivalence_on_dense_data": NOISE_PER_RECORD}
+
+
+@parametrize_with_checks(
+    [PrivateTableClassifier(epsilon=epsilon) for epsilon in (INF, 1.0)],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_accepts_the_estimator(estimator, check):
+    check(estimator)
+
+
+# Sensitivity ----------------------------------------------------------------------------
+
+
+def neighbours(relation):
+    """All pairs of small lists of records (cells of two columns, label) that are neighbours."""
+    records = list(product(range(2), range(3), range(2)))
+    if relation == "add_remove":
+        yield from (([], [record]) for record in records)
+    else:
+        yield from (([a], [b]) for a, b in product(records, records))
+
+
+def release_residual_sums(records, scores):
+    """The exact residual sums of some records, with any scores of their classes."""
+    if not records:
+        return np.zeros((5, 3))
+    columns = [np.array([r[k] for r in records]) for k in range(2)]
+    vectors = residual_vectors(
+        np.array([scores[r[:2]] for r in records]), np.array([r[2] for r in records])
+    )
+    return sum_vectors(vectors, columns, [2, 3], RESIDUAL_NORM, UNWEIGHTED)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+def test_noise_of_residual_sums_covers_the_largest_distance_of_neighbours(relation):
+    """Scores are searched for the worst model: sure, and wrong, in every combination."""
+    largest = 0.0
+    for signs in product([-40.0, 0.0, 40.0], repeat=6):
+        scores = {
+            cell: np.array([0.0, sign])
+            for cell, sign in zip(product(range(2), range(3)), signs, strict=True)
+        }
+        if np.random.default_rng(int(abs(hash(signs)))).random() < 0.7 and relation == "replace":
+            continue  # a third of the models is enough, and quick
+        for a, b in neighbours(relation):
+            change = release_residual_sums(a, scores) - release_residual_sums(b, scores)
+            largest = max(largest, float(np.linalg.norm(change)))
+    whole = calibrate_gaussian(1.0, 1e-5, None, relation, ContributionBound(1.0))
+    noise = noise_for_share(whole, 1.0, RESIDUAL_NORM * np.sqrt(2), signed=True)
+    one = np.sqrt(whole.contribution.squared_norm(relation)) / whole.sigma
+    claimed = one * noise.sigma
+    assert largest <= claimed
+    # A claim half as large would fail.
+    assert largest > 0.8 * claimed
+
+
+def test_norm_of_a_residual_vector_is_at_most_its_bound():
+    rng = np.random.default_rng(0)
+    for n_classes in (2, 3, 5, 10):
+        scores = rng.normal(size=(5000, n_classes)) * rng.choice([0.1, 1, 10, 100], (5000, 1))
+        vectors = residual_vectors(scores, rng.integers(n_classes, size=5000))
+        assert np.linalg.norm(vectors, axis=1).max() <= RESIDUAL_NORM * (1 + 1e-12)
+    wrong = residual_vectors(np.array([[50.0, 0.0]]), np.array([1]))
+    assert np.linalg.norm(wrong) == pytest.approx(RESIDUAL_NORM)
+
+
+def test_sums_of_vectors_are_exact_multiples_of_the_grid_in_any_order():
+    rng = np.random.default_rng(1)
+    vectors = residual_vectors(rng.normal(size=(1000, 3)), rng.integers(3, size=1000))
+    columns = [rng.integers(4, size=1000), rng.integers(2, size=1000)]
+    weights = Weights.from_values(rng.random(1000) * 3, 3.0)
+    sums = sum_vectors(vectors, columns, [4, 2], RESIDUAL_NORM, weights)
+    grid = ContributionBound(3.0).grid
+    assert np.array_equal(sums / grid, np.rint(sums / grid))
+    order = rng.permutation(1000)
+    again = sum_vectors(
+        vectors[order],
+        [column[order] for column in columns],
+        [4, 2],
+        RESIDUAL_NORM,
+        Weights.from_values(weights.values[order], 3.0),
+    )
+    np.testing.assert_array_equal(sums, again)
+    exact = sum_vectors(
+        vectors, columns, [4, 2], RESIDUAL_NORM, Weights(weights.values, 3.0, exact=True)
+    )
+    np.testing.assert_allclose(sums, exact, atol=1000 * grid + 1e-5)
+
+
+def test_vectors_beyond_their_norm_are_refused():
+    vectors, columns = np.array([[1.5, 0.0]]), [np.array([0])]
+    with pytest.raises(AssertionError, match="more than its bound"):
+        sum_vectors(vectors, columns, [1], 1.0, UNWEIGHTED)
+    with pytest.raises(AssertionError, match="more than its bound"):
+        sum_vectors(np.full((1, 2), np.nan), columns, [1], 1.0, UNWEIGHTED)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace"])
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_noise_of_a_share_follows_from_the_norm(relation, share):
+    whole = GaussianMechanism(3.0, adjacency=relation)
+    assert noise_for_share(whole, share, 4.0).sigma == pytest.approx(12 / np.sqrt(share))
+    signed = noise_for_share(whole, share, 4.0, signed=True).sigma
+    changed = 2 if relation == "replace" else 1
+    assert signed == pytest.approx(12 * np.sqrt(changed / share))
+
+
+def test_calibration_table_has_each_record_once():
+    rng = np.random.default_rng(2)
+    for n_classes in (2, 4):
+        scores, labels = rng.normal(size=(500, n_classes)), rng.integers(n_classes, size=500)
+        assert calibration_table(scores, labels, UNWEIGHTED).sum() == 500
+
+
+# Steps --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 100, 10_000, 1e9])
+@pytest.mark.parametrize("spent", [0.0, 0.01])
+@pytest.mark.parametrize("has_records", [True, False])
+def test_shares_sum_to_the_budget(n, spent, has_records):
+    for sigma, has_numbers in product([0.0, 4.0], [True, False]):
+        plan = Plan.from_sizes(
+            n, sigma, 20, 2, has_numbers=has_numbers, has_records=has_records, spent=spent
+        )
+        shares = [plan.bins, plan.classes, plan.calibration, plan.pairs, plan.residuals]
+        assert sum(shares) + spent == pytest.approx(1.0)
+        assert min(shares) >= 0
+        assert plan.classes > 0.4
+
+
+def test_steps_cannot_use_more_than_the_budget_or_precede_the_charge():
+    releases = Releases(GaussianMechanism(2.0), 2.0**-20, 3)
+    with pytest.raises(AssertionError, match="before it was charged"):
+        releases.release_tables([np.zeros(3)], 0.5)
+    releases = Releases(GaussianMechanism(2.0), 2.0**-20, 3)
+    releases.start(np.random.default_rng(0))
+    releases.release_tables([np.zeros(3)], 0.7)
+    with pytest.raises(AssertionError, match="more than the whole budget"):
+        releases.release_tables([np.zeros(3)], 0.7)
+
+
+def recorded_noise(monkeypatch, **options):
+    """The standard deviations of all noise of a fit, and the squared sensitivities."""
+    drawn = []
+    draw = GaussianMechanism.noisy
+
+    def noisy(self, counts, generator, grid=None):
+        drawn.append((self.sigma, np.size(counts)))
+        return draw(self, counts, generator, grid)
+
+    monkeypatch.setattr(GaussianMechanism, "noisy", noisy)
+    return drawn, fitted(**options)
+
+
+def test_the_noise_of_all_steps_costs_the_whole_budget(monkeypatch):
+    """Precisions are recomputed from what was drawn, table by table."""
+    drawn, model = recorded_noise(monkeypatch, adjacency="add_remove", n_samples=4000.0)
+    ((whole, _),) = model.privacy_.mechanisms
+    n_columns = 3
+    histograms, classes = drawn[0], drawn[1]
+    residuals, calibration = drawn[-1], drawn[-2]
+    cost = 2 / histograms[0] ** 2 + n_columns / classes[0] ** 2 + 1 / calibration[0] ** 2
+    cost += 2 * n_columns / residuals[0] ** 2
+    # Tables of pairs: every table has its own noise, and equal ones are drawn together.
+    sizes = [frame.shape[0] for frame in model.coef_.values()]
+    assert sum(sizes) > 0
+    assert cost < 1 / whole.sigma**2
+    assert cost > 0.8 / whole.sigma**2
+
+
+# The fit ------------------------------------------------------------------------------
+
+
+def test_scores_are_good_with_little_noise():
+    train, test = visits(20_000), visits(5000, seed=1)
+    model = fitted(train, epsilon=3.0)
+    probabilities = model.predict_proba(test)
+    best = fitted(train, epsilon=INF).predict_proba(test)
+    assert roc_auc_score(test["ill"], probabilities[:, 1]) > 0.8
+    assert log_loss(test["ill"], probabilities) < log_loss(test["ill"], best) + 0.02
+
+
+def test_few_records_predict_about_the_class_shares():
+    train, test = visits(200), visits(5000, seed=1)
+    losses = [
+        log_loss(test["ill"], fitted(train, epsilon=0.1, seed=s).predict_proba(test))
+        for s in range(10)
+    ]
+    assert np.mean(losses) < 0.75  # that of the class shares is 0.69
+
+
+def test_accountant_is_charged_once_and_before_noise():
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, adjacency="replace")
+    fitted(accountant=accountant, epsilon=1.0)
+    assert len(accountant.history()) == 1
+    with pytest.raises(Exception, match="does not fit into the limit"):
+        fitted(accountant=accountant, epsilon=1.0)
+
+
+def test_errors_come_before_the_charge():
+    table = visits(100)
+    for wrong in (
+        {"y": "ward_of_birth"},
+        {"y": "age"},
+        {"table": table.assign(extra=1)},
+        {"schema": SCHEMA.replace(columns={**SCHEMA.columns, "ward": Schema.names()})},
+    ):
+        accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, adjacency="replace")
+        with pytest.raises((ValueError, TypeError)):
+            fitted(**{"table": table, "accountant": accountant, **wrong})
+        assert len(accountant.history()) == 0
+
+
+def test_nothing_exact_is_left_in_the_model():
+    model = fitted(epsilon=0.5)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(model.predict_proba(visits(50)), again.predict_proba(visits(50)))
+    assert len(pickle.dumps(model)) < 100_000
+    arrays = [value for value in vars(model).values() if isinstance(value, np.ndarray)]
+    assert max(array.size for array in arrays) < 10
+
+
+def test_missing_values_and_unknown_categories_are_allowed():
+    model = fitted()
+    odd = pd.DataFrame(
+        {"age": [None, 500, "x"], "ward": ["Z", None, "B"], "dose": [1, np.inf, None]}
+    )
+    probabilities = model.predict_proba(odd)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    assert model.predict(odd).shape == (3,)
+
+
+def test_effects_are_labelled_and_centred():
+    model = fitted(epsilon=3.0)
+    assert list(model.coef_) == ["age", "ward", "dose"]
+    assert list(model.coef_["ward"].index) == ["A", "B", "C", "(missing)"]
+    assert model.coef_["ward"][1].idxmax() == "B"
+    for name, effects in model.coef_.items():
+        np.testing.assert_allclose(effects.mean(axis=1), 0, atol=1e-9)
+        assert model.coef_std_[name].shape == effects.shape
+    assert model.feature_importances_.sum() == pytest.approx(1.0)
+    assert model.feature_importances_.argmax() == 0
+
+
+def test_labels_may_be_an_array():
+    table = visits()
+    X, y = table.drop(columns="ill"), np.where(table["ill"], "yes", "no")
+    model = PrivateTableClassifier(SCHEMA, classes=["no", "yes"], random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), fitted().predict_proba(X), atol=1e-9)
+    assert set(model.predict(X)) == {"no", "yes"}
+
+
+def test_classes_and_bounds_from_the_data_are_reported():
+    X, y = visits()[["age", "dose"]].to_numpy(), visits()["ill"].to_numpy()
+    with pytest.warns(PrivacyLeakWarning, match="schema, classes"):
+        model = PrivateTableClassifier().fit(X, y)
+    assert model.privacy_.not_covered == ("schema", "classes")
+
+
+def test_records_without_a_label_are_not_counted():
+    table = visits()
+    more = pd.concat([table, table.head(500).assign(ill=None)], ignore_index=True)
+    options = {"adjacency": "add_remove", "n_samples": 4000.0}
+    a, b = fitted(table, **options), fitted(more, **options)
+    np.testing.assert_array_equal(a.predict_proba(table), b.predict_proba(table))
+
+
+def test_weights_of_one_change_nothing_and_a_bound_scales_the_noise():
+    table = visits()
+    ones = fitted(table, max_weight=1.0)
+    model = PrivateTableClassifier(SCHEMA, max_weight=1.0, random_state=0)
+    model.fit(table, "ill", sample_weight=np.ones(len(table)))
+    np.testing.assert_array_equal(ones.predict_proba(table), model.predict_proba(table))
+    double = fitted(table, max_weight=2.0)
+    assert double.privacy_.mechanism.sigma == pytest.approx(2 * ones.privacy_.mechanism.sigma)
+
+
+def test_persons_scale_the_noise_and_are_limited():
+    table = visits().assign(person=np.arange(4000) // 4)
+    schema = SCHEMA.replace(
+        columns={**SCHEMA.columns, "person": Schema.key()}, person="person", max_rows=2
+    )
+    model = fitted(table, schema=schema)
+    assert model.privacy_.unit.max_rows == 2
+    alone = fitted(adjacency="add_remove").privacy_.mechanism.sigma
+    persons = fitted(table, schema=schema, adjacency="add_remove").privacy_.mechanism.sigma
+    assert persons == pytest.approx(2 * alone)
+    given = PrivateTableClassifier(SCHEMA, max_rows=2, random_state=0)
+    given.fit(table.drop(columns="person"), "ill", groups=table["person"])
+    first = table.groupby("person").head(2)
+    exact = fitted(first, schema=schema, epsilon=INF)
+    np.testing.assert_allclose(
+        fitted(table, schema=schema, epsilon=INF).predict_proba(table), exact.predict_proba(table)
+    )
+
+
+def test_containers_give_the_same_model(tmp_path):
+    import dask.dataframe as dd
+    import duckdb
+    import polars as pl
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    table = visits()
+    expected = fitted(table).predict_proba(table)
+    arrow = pa.Table.from_pandas(table)
+    pq.write_table(arrow, tmp_path / "visits.parquet")
+    frame = pl.from_pandas(table)
+    for container in (
+        arrow,
+        frame,
+        frame.lazy(),
+        ds.dataset(tmp_path / "visits.parquet"),
+        dd.from_pandas(table, npartitions=3),
+        duckdb.from_arrow(arrow),
+    ):
+        model = fitted(container)
+        np.testing.assert_array_equal(model.predict_proba(table), expected, type(container))
+    lazy = fitted(table).predict_proba(dd.from_pandas(table, npartitions=2)).compute()
+    np.testing.assert_array_equal(lazy, expected)
+
+
+def test_more_classes_and_dates():
+    rng = np.random.default_rng(0)
+    n = 6000
+    label = rng.choice(["a", "b", "c"], n, p=[0.9, 0.07, 0.03])
+    code = {"a": 0, "b": 1, "c": 2}
+    level = np.array([code[x] for x in label])
+    day = pd.Timestamp("2020-01-01") + pd.to_timedelta(level * 60 + rng.integers(0, 60, n), "D")
+    table = pd.DataFrame({"day": day, "noise": rng.random(n), "label": label})
+    schema = Schema(
+        {"day": ("2020-01-01", "2020-12-31"), "noise": (0.0, 1.0), "label": ["a", "b", "c"]}
+    )
+    model = fitted(table, y="label", schema=schema, epsilon=3.0)
+    assert np.mean(model.predict(table) == label) > 0.97
+    assert model.decision_function(table).shape == (n, 3)
+    assert "2020-01-01" in str(model.coef_["day"].index[0])
+
+
+def test_pipelines_refuse_it():
+    from skdirdp import PrivatePipeline
+
+    pipe = PrivatePipeline([("model", PrivateTableClassifier(SCHEMA))], epsilon=1.0)
+    with pytest.raises(TypeError, match="PrivatePipeline"):
+        pipe.fit(visits().drop(columns="ill"), visits()["ill"].to_numpy())
