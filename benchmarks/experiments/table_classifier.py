@@ -65,7 +65,6 @@ def fit_ours(table: tables.Table, train: pd.DataFrame, task: Row, seed: int):
         epsilon=task["epsilon"],
         delta=DELTA,
         adjacency=task["adjacency"],
-        n_samples=len(train),
         random_state=seed,
     ).fit(train, y=table.target)
 
@@ -293,8 +292,9 @@ class TableClassifier(Experiment):
             f"were made; no choice was made on the others. No probability counts for less than "
             f"{LEAST_PROBABILITY:g}.",
             "All methods have the same public schema, with round bounds. *DirichletCategoricalNB* "
-            "is a pipeline with private quantile bins, both with their defaults. The size of the "
-            "training part is public for both. *Class shares* are exact. *LR* and *boosting* are "
+            "is a pipeline with private quantile bins, both with their defaults; it has the size "
+            "of the training part as a public guess. PrivateTableClassifier releases the size, "
+            "where it is not public. *Class shares* are exact. *LR* and *boosting* are "
             "scikit-learn's LogisticRegression, on standardised numbers and one-hot categories, "
             "and HistGradientBoostingClassifier, with their defaults.",
         ]

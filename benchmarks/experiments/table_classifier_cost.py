@@ -38,7 +38,7 @@ def wide_table(n: int, n_columns: int) -> tuple[Schema, pd.DataFrame]:
 @contextmanager
 def wide_fit(n: int, n_columns: int) -> Iterator[partial]:
     schema, table = wide_table(n, n_columns)
-    model = PrivateTableClassifier(schema, n_samples=n, adjacency="add_remove")
+    model = PrivateTableClassifier(schema)
     yield partial(_fit, model, table)
 
 
@@ -54,7 +54,7 @@ def time_long(n: int, n_classes: int) -> Row:
     codes = {name: list(range(N_CATEGORIES)) for name in names}
     schema = Schema({**codes, "y": list(range(n_classes))})
     table = pd.DataFrame(X, columns=names).assign(y=y)
-    ours = PrivateTableClassifier(schema, n_samples=n)
+    ours = PrivateTableClassifier(schema)
     theirs = workloads.private_categorical(N_CATEGORIES, n_classes)
     fits = partial(ours.fit, table, y="y"), partial(theirs.fit, X, y)
     for fit in fits:
