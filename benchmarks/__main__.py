@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parent / "results"
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     commands = top.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="the experiments and what they reproduce")
+    commands.add_parser("list", help="the experiments with their descriptions")
 
     running = commands.add_parser("run", help="run experiments")
     running.add_argument("names", nargs="+", metavar="NAME", help="or a pattern, or all")
@@ -27,7 +27,7 @@ def parser() -> argparse.ArgumentParser:
     running.add_argument("--out", type=Path, help=f"default: {RESULTS.parent.name}/{RESULTS.name}")
     running.add_argument("--jobs", type=int, default=os.cpu_count(), help="default: all cores")
 
-    reporting = commands.add_parser("report", help="write RESULTS.md beside the folder of results")
+    reporting = commands.add_parser("report", help="write RESULTS.md next to the folder of results")
     reporting.add_argument("--out", type=Path, default=RESULTS, help="the folder of results")
     return top
 

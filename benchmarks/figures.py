@@ -1,4 +1,4 @@
-"""How figures look and tables read."""
+"""Style of figures and tables."""
 
 from pathlib import Path
 

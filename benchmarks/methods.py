@@ -19,7 +19,7 @@ POSTPROCESSED: dict[str, dict[str, Any]] = {
     "Dirichlet, post-processed": {},
     "auto, post-processed": {"mechanism": "auto"},
 }
-#: What these are compared with: the same mechanism, whose releases are taken as drawn.
+#: Baselines: the same mechanism without post-processing.
 DRAWN = {"Dirichlet, post-processed": "Dirichlet, exact", "auto, post-processed": "auto"}
 #: The same noise as another method, clipped and normalised as in paper A.
 CLIPPED = {

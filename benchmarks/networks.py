@@ -68,7 +68,7 @@ def load(name: str, folder: Path | None) -> tuple[Structure, pd.DataFrame]:
 def load_example(name: str) -> tuple[Structure, pd.DataFrame]:
     """A network that comes with pgmpy, and records drawn from it."""
     with warnings.catch_warnings():
-        # What pgmpy would have instead fetches the networks.
+        # The corresponding function of pgmpy downloads the networks.
         warnings.simplefilter("ignore", FutureWarning)
         network = get_example_model(name)
     structure = {node: list(network.get_parents(node)) for node in network.nodes}

@@ -1,6 +1,6 @@
 """Numbers to classify, with public bounds.
 
-Bounds say what a value could be, not what it was. Data sets are used with their numeric columns
+Bounds are those of possible values, not of the data. Data sets are used with their numeric columns
 only, since a peer for numbers is compared with.
 """
 
@@ -31,7 +31,7 @@ _NUCLEUS = {
     "fractal dimension": 1,
 }
 
-#: What values could be, by column; columns that are not here are not used.
+#: Bounds of values by column; other columns are not used.
 BOUNDS: dict[str, dict[str, tuple[float, float]]] = {
     "adult": {
         "age": AGE,

@@ -16,8 +16,8 @@ _OPENING = """\
 
 # Results
 
-What the papers say and what was found, how the mechanisms compare at equal and true privacy, and
-how fast the library is. `python -m benchmarks list` names the experiments, `python -m benchmarks
+Claims of the papers and measured results, mechanisms compared at equal exact privacy, and
+speed of the library. `python -m benchmarks list` names the experiments, `python -m benchmarks
 run NAME` repeats one, `python -m benchmarks report` writes this page.
 
 Experiments `naive-bayes` and `bayes-net` in all versions, `postprocessing`, `text`, `end-to-end`,
@@ -40,14 +40,14 @@ _PICTURE = f"""\
 ![The same noise costs far less than is claimed; the same budget buys a closer model]\
 ({{folder}}/{NAME}.png)
 
-Left: the ε of the noise that Algorithm 1 chooses for a model of 14 tables at (1, 1e-5)-DP, as it is
-claimed and as it is. Right: the expected KL divergence of released models from the true ones, as
+Left: the ε of the noise that Algorithm 1 chooses for a model of 14 tables at (1, 1e-5)-DP, claimed
+and exact. Right: the expected KL divergence of released models from the true ones, as
 a part of Algorithm 1's, on average over eight data sets.
 """
 
 
 def write_report(out: Path, draw: bool = True) -> Path:
-    """RESULTS.md beside the folder of results, with figures drawn anew if wanted."""
+    """Write RESULTS.md next to the folder of results, and optionally draw the figures again."""
     sections, claims, machines = [], [], {}
     for name in EXPERIMENTS:
         if not (out / f"{name}.csv").exists():
@@ -83,8 +83,8 @@ Experiment `{name}`: {experiment.reproduces} \
 def _verdicts(claims: list[Claim]) -> str:
     table = pd.DataFrame(
         {
-            "who": [claim.source for claim in claims],
-            "says": [claim.statement for claim in claims],
+            "source": [claim.source for claim in claims],
+            "statement": [claim.statement for claim in claims],
             "": ["confirmed" if claim.holds else "**not confirmed**" for claim in claims],
             "found": [claim.found for claim in claims],
         }

@@ -1,4 +1,4 @@
-"""Time and memory of a call with all processes that it starts, in a process of its own."""
+"""Time and memory of a call with all processes that it starts, in a separate process."""
 
 import gc
 import threading
@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 import psutil
 
 _MIB = 2**20
-# How often memory is looked at, in seconds.
+# Interval of memory measurements, in seconds.
 _PACE = 0.02
 
 
 class Resources(NamedTuple):
-    """What a call took.
+    """Resources of a call.
 
     Attributes
     ----------
     seconds : by the clock, at best.
     processor : seconds of all processors, over all processes, at best.
-    peak : the most MiB that all processes held at once.
+    peak : largest memory of all processes together, in MiB.
     growth : by how many MiB the process itself grew at its peak.
-    result : what the call returned.
+    result : return value of the call.
     """
 
     seconds: float
@@ -40,9 +40,9 @@ def resources(
     *arguments: Any,
     repeats: int,
 ) -> Resources:
-    """What a call takes, in a new process.
+    """Measure a call in a new process.
 
-    ``prepared(*arguments)`` makes what the call needs, there, and gives the call, which is
+    ``prepared(*arguments)`` prepares the call in that process and returns it. The call is
     made several times.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
@@ -77,7 +77,7 @@ def _processor_time(family: list[psutil.Process]) -> float:
 
 
 class _Watch:
-    """Looks at the memory of some processes until it is told to stop."""
+    """Measure the memory of some processes until stopped."""
 
     def __init__(self, family: list[psutil.Process]):
         self.family, self.peak, self.own_peak = family, 0.0, 0.0

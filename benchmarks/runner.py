@@ -1,4 +1,4 @@
-"""Runs an experiment's tasks, keeps what is done, and writes the results."""
+"""Run the tasks of an experiment, store finished ones, and write the results."""
 
 import hashlib
 import json
@@ -24,9 +24,9 @@ _VERSIONS = ("numpy", "scipy", "scikit-learn", "pgmpy", "dp-accounting", "random
 
 
 def run(experiment: Experiment, settings: Settings, out: Path, jobs: int = 1) -> pd.DataFrame:
-    """Measure what is not measured yet, and write results, figure, table and circumstances.
+    """Run unfinished tasks, and write results, figure, table and machine information.
 
-    An interrupted run leaves a journal of finished tasks; the next one goes on from it if
+    An interrupted run leaves a journal of finished tasks; the next one resumes from it if
     the code, the settings and the tasks are still the same.
     """
     out.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def _key(task: Row) -> str:
 
 
 class _Journal:
-    """Finished tasks, one line each, written as soon as they are done."""
+    """Journal of finished tasks, one line each."""
 
     def __init__(self, path: Path, fingerprint: str):
         self.path = path

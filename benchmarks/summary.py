@@ -1,4 +1,4 @@
-"""The main result in one picture: what exactness saves, and what the savings buy."""
+"""Figure of the main result: savings of exact accounting, and the gain in accuracy."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def _draw_claims(axis, claimed: pd.DataFrame) -> None:
     for route, line in noise.groupby("route", sort=False):
         axis.plot(line["releases"], line["epsilon"], label=route, **figures.style(route))
     axis.set(xscale="log", yscale="log", xlabel="tables released", ylabel="ε at δ = 1e-5")
-    axis.set_title("The same noise: what is claimed, what is true", fontsize=11)
+    axis.set_title("The same noise: claimed and exact epsilon", fontsize=11)
     axis.legend()
     axis.grid(alpha=0.3)
 

@@ -15,27 +15,27 @@ _MIB = 2**20
 
 
 def seconds(function: Callable[[], Any]) -> float:
-    """How long one call takes by the clock on the wall: for what waits for a disk."""
+    """Return the wall time of one call, for calls that wait for a disk."""
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
 
 
 def processor_seconds(function: Callable[[], Any]) -> float:
-    """How long one call keeps processors busy, whatever else the machine does meanwhile."""
+    """Return the processor time of one call, which other load hardly affects."""
     start = time.process_time()
     function()
     return time.process_time() - start
 
 
 def alternate(*functions: Callable[[], Any], repeats: int) -> list[float]:
-    """The least processor time of each in seconds, taking turns: what fills caches hits all."""
+    """Return the smallest processor time of each call; calls take turns, so caches affect all."""
     rounds = [[processor_seconds(function) for function in functions] for _ in range(repeats)]
     return [min(times) for times in zip(*rounds, strict=True)]
 
 
 def allocated(function: Callable[[], Any]) -> float:
-    """The most MiB that a call holds at once, of what Python and numpy allocate in it."""
+    """Return the peak memory that Python and numpy allocate in a call, in MiB."""
     tracemalloc.start()
     try:
         function()
@@ -45,9 +45,9 @@ def allocated(function: Callable[[], Any]) -> float:
 
 
 def peak_memory(prepare: Callable[..., Callable[[], Any]], *arguments: Any) -> tuple[float, float]:
-    """Resident MiB before a call and at its peak, in a process of its own.
+    """Return resident MiB before a call and at its peak, in a separate process.
 
-    ``prepare(*arguments)`` makes what the call needs, in that process, and returns the call.
+    ``prepare(*arguments)`` prepares the call in that process and returns it.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(_resident, prepare, arguments).result()
@@ -58,14 +58,14 @@ def _resident(prepare, arguments) -> tuple[float, float]:
     _give_back()
     reset = Path("/proc/self/clear_refs")
     if reset.exists():
-        reset.write_text("5")  # the peak starts again from what is resident now
+        reset.write_text("5")  # reset the peak to the current resident memory
     before = _peak()
     call()
     return before, _peak()
 
 
 def _give_back() -> None:
-    """Return to the system what preparations have freed, or the call would hide in it."""
+    """Return freed memory to the system, so that the call cannot reuse it unnoticed."""
     gc.collect()
     with suppress(OSError, AttributeError):  # other systems have other libraries
         ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -81,7 +81,7 @@ def alarm(n: int):
     from pgmpy.utils import get_example_model
 
     with warnings.catch_warnings():
-        # What pgmpy would have instead fetches the network.
+        # The corresponding function of pgmpy downloads the network.
         warnings.simplefilter("ignore", FutureWarning)
         network = get_example_model("alarm")
     seed = network.simulate(1000, seed=0, show_progress=False)

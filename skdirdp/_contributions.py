@@ -367,7 +367,7 @@ class RowBounds:
 
     @staticmethod
     def slack(n_columns: int) -> float:
-        """Upper bound on the relative error of a total of so many numbers."""
+        """Upper bound on the relative error of a total of `n_columns` numbers."""
         return (n_columns + 8) * _ULP
 
     def whole_limit(self) -> float:

@@ -101,7 +101,12 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_array(
-    name: str, values: Any, *, above: float | None = None, at_least: float | None = None
+    name: str,
+    values: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
 ) -> np.ndarray:
     """Return values as an array of floats; infinity is allowed within the limits, NaN is not."""
     try:
@@ -111,6 +116,7 @@ def check_array(
     for is_valid, relation, limit in (
         (above is None or values > above, "greater than", above),
         (at_least is None or values >= at_least, "at least", at_least),
+        (at_most is None or values <= at_most, "at most", at_most),
     ):
         if not np.all(is_valid):
             wrong = values[~is_valid].flat[0]

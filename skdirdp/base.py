@@ -21,7 +21,8 @@ from ._persons import MOST_ROWS, RECORD, CountedRows, Unit, check_person
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_integer, check_real
-from .accounting import Composition
+from .accounting import Composition, NoPrivacy
+from .accounting.attacks import AttackBounds, Profile
 from .accounting.composition import PrivacyCurves
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
@@ -38,7 +39,7 @@ Unit.__module__ = __name__
 
 
 @dataclass(frozen=True)
-class PrivacyReport:
+class PrivacyReport(AttackBounds):
     """Privacy guarantee of a fit, and the mechanisms that provide it.
 
     Every private estimator has one after `fit`, as `privacy_`.
@@ -75,6 +76,8 @@ class PrivacyReport:
     (2.0, 1e-05, 'replace')
     >>> bool(model.privacy_.composition().epsilon(1e-5) <= 2.0)
     True
+    >>> bool(model.privacy_.true_positive_rate(0.01) < 0.04)
+    True
     """
 
     epsilon: float
@@ -97,22 +100,16 @@ class PrivacyReport:
         return self.mechanisms[-1][0] if self.mechanisms else None
 
     def composition(self) -> Composition:
-        """Return the composition of all releases.
-
-        Returns
-        -------
-        Composition
-        """
+        """Return the composition of all releases."""
         return Composition(self.mechanisms)
 
-    def statement(self) -> str:
-        """Return the guarantee as a text to publish with the model (docs/statement.md).
+    def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
+        released = self.composition() if np.isfinite(self.epsilon) else NoPrivacy()
+        return released._profiles()
 
-        Returns
-        -------
-        str
-        """
-        return model_statement(self._claim(), self.not_covered, self.n_records)
+    def statement(self) -> str:
+        """Return the guarantee as a text to publish with the model (docs/statement.md)."""
+        return model_statement(self._claim(), self.not_covered, self.n_records, self)
 
     def report(self, path: "str | PathLike[str]") -> str:
         """Write a page about the guarantee of the fit, as one HTML file.
@@ -129,7 +126,7 @@ class PrivacyReport:
         """
         # The report of a pipeline has those of its steps.
         steps = [(name, step.mechanisms) for name, step in getattr(self, "steps", ())]
-        page = model_page(self.statement(), self._claim(), self.mechanisms, self.not_covered, steps)
+        page = model_page(self, self._claim(), steps)
         return write(path, page)
 
     def _claim(self) -> Claim:

@@ -255,10 +255,6 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         Parameters
         ----------
         doc : str, bytes, file name or file
-
-        Returns
-        -------
-        str
         """
         if self.input != "file":
             return super().decode(doc)

@@ -1,4 +1,4 @@
-"""Noise that is the same in every run of the tests."""
+"""Fixtures for reproducible noise, and markers of slow tests."""
 
 import random
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 def repeatable_keys(request, monkeypatch):
     """Give the secure generator keys that follow from the test's name.
 
-    The noise comes from the same generator as a user's, and what a test concludes from
+    The noise comes from the same generator as for users, and the result of a test based on
     it does not change from run to run. Worker processes draw their own keys.
     """
     keys = random.Random(request.node.nodeid)
@@ -26,7 +26,7 @@ def postgres():
         yield server
 
 
-#: What takes long, by folder or file: experiments, attacks, many ways to fit, killed servers.
+#: Slow tests, by folder or file: experiments, attacks, many configurations, killed servers.
 SLOW = (
     "benchmarks",
     "test_attacks.py",

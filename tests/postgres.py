@@ -1,4 +1,4 @@
-"""A PostgreSQL server of the tests' own, from the wheel pgserver, which brings the programs."""
+"""PostgreSQL server for tests, from the wheel pgserver, which contains the programs."""
 
 import os
 import shutil
@@ -41,7 +41,7 @@ class Server:
             return cursor.fetchall() if cursor.description else []
 
     def kill(self):
-        """As a power failure does: no process of it has time for anything."""
+        """Kill all processes at once, as a power failure does."""
         postmaster = int((self.folder / "postmaster.pid").read_text().split()[0])
         os.kill(postmaster, signal.SIGKILL)
         # Its children notice, and have to be gone before it can start again.

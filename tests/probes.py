@@ -1,4 +1,4 @@
-"""What several tests look with: an accountant and mechanisms that listen, counts in bytes."""
+"""Helpers of several tests: recording accountant and mechanisms, encodings of counts."""
 
 import struct
 from collections import Counter
@@ -12,7 +12,7 @@ from skdirdp.mechanisms import Mechanism
 
 
 class Recorder:
-    """An accountant that only writes down what it is asked; one object for all clones."""
+    """Accountant that records all charges; clones share it."""
 
     def __init__(self):
         self.charges = []
@@ -25,7 +25,7 @@ class Recorder:
 
 
 def encodings(count):
-    """The bytes in which an exact count could hide."""
+    """Return byte strings that represent an exact count."""
     return [
         struct.pack("<d", count),
         struct.pack("<q", count),
@@ -36,7 +36,7 @@ def encodings(count):
 
 @contextmanager
 def drawn_tables():
-    """Collect each table that is released, with the mechanism that it is handed to."""
+    """Collect each released table with its mechanism."""
     tables = []
     draw_all = Mechanism.draw_all
 
@@ -58,9 +58,9 @@ def charged_releases(charges):
 
 
 def outside_bounds(change, mechanism, rounding=0.0):
-    """What is wrong with one record's part of a table, or None.
+    """Describe a violation of the bounds by one record's contribution, or return None.
 
-    Sums are exact. `rounding` is what adding up the other records may have lost in a cell.
+    Sums are exact. `rounding` is the largest rounding error of the sum of other records in a cell.
     """
     changed = [Fraction(float(cell)) for cell in np.ravel(change) if abs(cell) > rounding]
     if not np.all(np.isfinite(change)):

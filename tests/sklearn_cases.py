@@ -1,4 +1,4 @@
-"""Tests that scikit-learn brings along, to be run with our classes in place of its own."""
+"""Tests of scikit-learn, run with the classes of this package."""
 
 import inspect
 

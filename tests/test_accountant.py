@@ -1,4 +1,4 @@
-"""The accountant: totals, limits, and one ledger however the work is spread."""
+"""PrivacyAccountant: totals, limits, and ledgers shared by clones, threads and processes."""
 
 import copy
 import multiprocessing
@@ -57,7 +57,7 @@ MECHANISM = DirichletMechanism(r=0.05, alpha=20.0)
 
 
 def limit_that_admits(releases, mechanism=MECHANISM):
-    """An epsilon between the costs of so many releases and of one more."""
+    """Return an epsilon between the costs of `releases` releases and of one more."""
     enough = Composition([(mechanism, releases)]).epsilon(DELTA)
     one_more = Composition([(mechanism, releases + 1)]).epsilon(DELTA)
     assert one_more > enough * (1 + 1e-5)
@@ -65,7 +65,7 @@ def limit_that_admits(releases, mechanism=MECHANISM):
 
 
 def charge_often(accountant, times):
-    """How many of so many charges were admitted."""
+    """Return the number of admitted charges."""
     admitted = 0
     for _ in range(times):
         try:
@@ -95,7 +95,7 @@ class ClassFrequencies(ClassifierMixin, BaseEstimator):
 
 
 class PrivateScaler(TransformerMixin, BaseEstimator):
-    """Releases something, and leaves the data as they are."""
+    """Transformer that releases a table and returns the data unchanged."""
 
     def __init__(self, accountant=None):
         self.accountant = accountant
@@ -138,7 +138,7 @@ def test_the_total_is_the_composition_of_all_charges():
     assert accountant.total() < sum(m.epsilon(DELTA) for m in (MECHANISM,)) * 14
 
 
-def test_fourteen_releases_cost_what_google_dp_accounting_says():
+def test_the_cost_of_fourteen_releases_agrees_with_dp_accounting():
     # 0.7865: k = 14, r = 0.05, alpha = 2, composed with dp-accounting.
     accountant = PrivacyAccountant()
     for _ in range(14):
@@ -146,7 +146,7 @@ def test_fourteen_releases_cost_what_google_dp_accounting_says():
     assert accountant.total(1e-5) == pytest.approx(0.7865, abs=1e-4)
 
 
-def test_how_releases_are_cut_into_charges_does_not_matter():
+def test_the_total_does_not_depend_on_how_releases_are_grouped_into_charges():
     one, many = PrivacyAccountant(), PrivacyAccountant()
     one.charge(MECHANISM, releases=12)
     for releases in (1, 2, 4, 5):
@@ -197,7 +197,7 @@ def test_a_ledger_of_vectors_is_for_one_exchange_of_them(first, second):
     assert len(accountant) == 2
 
 
-def test_a_charge_past_the_limit_says_what_was_asked_and_what_is_left():
+def test_the_error_of_a_refused_charge_shows_the_request_and_the_remaining_budget():
     accountant = PrivacyAccountant(epsilon=limit_that_admits(10), delta=DELTA, adaptive=False)
     accountant.charge(MECHANISM, releases=9)
     history, total = accountant.history(), accountant.total()
@@ -207,10 +207,10 @@ def test_a_charge_past_the_limit_says_what_was_asked_and_what_is_left():
     would_be = Composition([(MECHANISM, 11)]).epsilon(DELTA)
     left = accountant.epsilon - total
     assert message.startswith("'one too many' would increase the total epsilon to")
-    assert message.endswith("Asked for: 2 releases of DirichletMechanism(r=0.05, alpha=20)")
+    assert message.endswith("Requested: 2 releases of DirichletMechanism(r=0.05, alpha=20)")
     for number in (would_be, accountant.epsilon, total, left):
         assert f"{number:.4f}"[:-1] in message
-    # What is spent is never said to be less, what is left never to be more.
+    # Spent amounts are rounded up, and remaining ones down.
     assert float(re.search(r"total epsilon to (\S+) at", message)[1]) >= would_be * (1 - 2e-12)
     assert float(re.search(r"(\S+) is used", message)[1]) >= total * (1 - 2e-12)
     assert float(re.search(r"(\S+) is left", message)[1]) <= left
@@ -230,14 +230,14 @@ def test_a_renyi_limit_counts_divergences_of_its_order():
     assert len(accountant) == 4
 
 
-def test_three_tenths_admit_a_tenth_three_times():
+def test_a_limit_of_0_3_admits_three_charges_of_0_1():
     accountant = PrivacyAccountant(epsilon=0.3, order=5.0)
     for _ in range(3):
         accountant.charge(RenyiDP(5.0, 0.1))
     assert accountant.remaining() == 0.0
 
 
-def test_a_renyi_limit_takes_many_guarantees_of_its_own_order():
+def test_a_renyi_limit_admits_many_guarantees_of_its_order():
     accountant = PrivacyAccountant(epsilon=1.0, order=4.0)
     for i in range(1, 9):
         accountant.charge(RenyiDP(4.0, 0.01 * i))
@@ -272,7 +272,7 @@ def test_losses_with_atoms_are_admitted_up_to_the_limit(mechanism):
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.integers(1, 30)), max_size=25))
-def test_admission_is_exactly_what_the_whole_composition_says(charges):
+def test_charges_are_admitted_if_and_only_if_the_composition_is_within_the_limit(charges):
     kinds = (MECHANISM, DirichletMechanism(r=0.1, alpha=30.0), GaussianMechanism(sigma=60.0))
     limit = 0.6
     accountant = PrivacyAccountant(epsilon=limit, delta=DELTA, adaptive=False)
@@ -355,7 +355,7 @@ def test_no_privacy_can_be_charged_and_leaves_nothing():
     ],
 )
 @pytest.mark.parametrize("releases", [100, 2**62])
-def test_an_extreme_charge_does_not_spoil_the_ledger(extreme, releases):
+def test_an_extreme_charge_leaves_the_ledger_usable(extreme, releases):
     accountant = PrivacyAccountant()
     accountant.charge(replace(MECHANISM, adjacency="add_remove"))
     accountant.charge(extreme, releases=releases)
@@ -367,7 +367,7 @@ def test_an_extreme_charge_does_not_spoil_the_ledger(extreme, releases):
 @pytest.mark.parametrize(
     "error", [FloatingPointError, ZeroDivisionError, MemoryError, OverflowError]
 )
-def test_a_charge_that_could_not_be_composed_is_refused_before_it_is_made(error, monkeypatch):
+def test_a_charge_that_cannot_be_composed_is_refused(error, monkeypatch):
     accountant = PrivacyAccountant()
     accountant.charge(MECHANISM)
 
@@ -391,7 +391,7 @@ def test_more_releases_than_the_ledger_can_sum_are_refused():
     assert accountant.total() > 0
 
 
-# What is stored
+# Storage
 
 EVERY_KIND = [
     AllOf((PureDP(0.1), GaussianMechanism(sigma=3.0))),
@@ -444,7 +444,7 @@ def test_only_mechanisms_and_guarantees_can_be_charged(charged):
         PrivacyAccountant().charge(charged)
 
 
-def test_a_subclass_cannot_pose_as_a_known_mechanism():
+def test_a_subclass_of_a_known_mechanism_is_refused():
     @dataclass(frozen=True)
     class Weaker(DirichletMechanism):
         pass
@@ -523,7 +523,7 @@ def test_the_stored_ledgers_have_every_basic_kind(tmp_path):
     assert charged == set(CHARGEABLE) - later - {"SelectionMechanism"}
 
 
-def test_a_stored_ledger_with_vectors_takes_more_of_the_same(tmp_path):
+def test_a_stored_ledger_of_vectors_can_be_charged_again(tmp_path):
     accountant = opened("vectors", tmp_path)
     before = accountant.total()
     accountant.charge(VECTORS)
@@ -582,7 +582,7 @@ def test_a_limit_cannot_be_put_on_a_file_that_has_none(tmp_path):
         PrivacyAccountant(epsilon=1.0, path=tmp_path / "ledger")
 
 
-def test_a_lost_file_is_an_error_and_never_a_new_ledger(tmp_path):
+def test_a_missing_file_is_an_error_and_not_replaced(tmp_path):
     path = tmp_path / "ledger"
     accountant = PrivacyAccountant(epsilon=1.0, path=path)
     pickled = pickle.dumps(accountant)
@@ -682,7 +682,7 @@ def test_a_grid_search_charges_every_fit(data, backend, n_jobs):
 
 
 def no_preference(estimator, X, y):
-    """A score that lets the first candidate win, whatever the noise."""
+    """Score that always prefers the first candidate."""
     estimator.predict(X)
     return 0.0
 
@@ -852,7 +852,7 @@ def test_a_record_may_be_in_the_worst_part_of_every_split():
     assert accountant.total() == pytest.approx(expected, rel=1e-9)
 
 
-def test_splits_of_the_same_name_are_not_taken_for_the_same_parts():
+def test_splits_with_the_same_name_are_different():
     accountant = PrivacyAccountant()
     accountant.parallel("region", split_by="values")["north"].charge(ADD_REMOVE)
     accountant.parallel("region", split_by="values")["south"].charge(ADD_REMOVE)
@@ -907,7 +907,7 @@ def test_the_limit_holds_for_the_worst_part():
     folds["new"].charge(MECHANISM, releases=2)
 
 
-def test_an_accountant_of_a_part_travels_too(data):
+def test_an_accountant_of_a_part_can_be_pickled(data):
     accountant = PrivacyAccountant()
     folds = accountant.parallel("fold", split_by="position")
     for fold in range(2):
@@ -934,14 +934,14 @@ def test_too_many_combinations_of_unlike_parts_are_refused():
     assert len(accountant) == 64
 
 
-def test_what_decides_the_part_must_be_said():
+def test_split_by_must_be_given():
     with pytest.raises(TypeError):
         PrivacyAccountant().parallel("region")
     with pytest.raises(ValueError, match="split_by must be one of 'values', 'position'"):
         PrivacyAccountant().parallel("region", split_by="region")
 
 
-# Reading it
+# History and representation
 
 
 def test_the_summary_is_one_line():
@@ -1005,7 +1005,7 @@ def test_labels_cannot_break_the_table_or_the_page():
     assert page.count("<tr>") == 2
 
 
-def test_the_history_shows_parts_where_there_are_any():
+def test_the_history_shows_parts_if_there_are_any():
     accountant = PrivacyAccountant()
     accountant.parallel("region", split_by="values")["north"].charge(ADD_REMOVE)
     accountant.charge(ADD_REMOVE)

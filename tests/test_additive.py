@@ -1,4 +1,4 @@
-"""Readings of releases with additive noise."""
+"""Estimates and limits from releases with additive noise."""
 
 from unittest.mock import patch
 
@@ -19,7 +19,7 @@ def readings(mechanism, counts, draws, seed=0):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 7.0])
-def test_gaussian_counts_are_read_without_bias(smoothing):
+def test_gaussian_estimates_are_unbiased(smoothing):
     found = readings(GaussianMechanism(4.0, smoothing), COUNTS, 2000)
     error = found.std(axis=0) / np.sqrt(len(found))
     # The row's sum is known up to noise of 4 * sqrt(5) in 2343 records.
@@ -30,7 +30,7 @@ def test_gaussian_counts_are_read_without_bias(smoothing):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 7.0])
-def test_laplace_counts_are_read_without_bias_but_next_to_0(smoothing):
+def test_laplace_estimates_are_unbiased_except_near_0(smoothing):
     found = readings(LaplaceMechanism(4.0, smoothing), COUNTS, 2000)
     error = found.std(axis=0) / np.sqrt(len(found))
     allowed = 5 * error + 0.005 * COUNTS / COUNTS.sum()
@@ -42,7 +42,7 @@ def test_laplace_counts_are_read_without_bias_but_next_to_0(smoothing):
 
 @pytest.mark.parametrize("make", MAKES)
 @pytest.mark.parametrize("smoothing", [0.0, 2.5])
-def test_a_release_without_noise_is_read_exactly(make, smoothing):
+def test_estimates_without_noise_are_exact(make, smoothing):
     mechanism = make(0.0, smoothing)
     shares = mechanism.unbiased(mechanism.release(COUNTS), COUNTS.sum())
     np.testing.assert_allclose(shares, COUNTS / COUNTS.sum(), rtol=1e-9, atol=1e-15)
@@ -92,13 +92,13 @@ def test_limits_hold_for_all_runs_at_once_and_are_not_wide(make, smoothing, runs
 @pytest.mark.parametrize(
     ("make", "least", "error"), [(*MAKES[:1], -20, 5e-5), (*MAKES[1:], 1e-4, 0.004)]
 )
-def test_noisy_counts_are_read_off_their_means_as_exactly_as_limits_say(make, least, error):
+def test_inverted_means_are_as_accurate_as_the_limits_assume(make, least, error):
     noisy = np.concatenate([np.geomspace(1e-4, 1, 1000), np.linspace(least, 50, 100_000)])
     read = make(1.0)._from_means(make(1.0)._posterior_mean(noisy))
     assert np.max(np.abs(read - noisy)) < error
 
 
-def test_the_tail_of_a_sum_of_noise_is_no_less_than_it_is():
+def test_tail_bounds_of_sums_of_noise_are_not_too_small():
     rng, tail = np.random.default_rng(0), 0.05
     for n_terms in (1, 7, 50):
         noise = rng.laplace(size=(40_000, n_terms))

@@ -1,21 +1,21 @@
-"""Attacks on whole fits: nobody tells the worst neighbours apart better than is claimed.
+"""Attacks on whole fits: no attack distinguishes the worst neighbours better than claimed.
 
 The attacker knows the mechanism, all records but one, and the two values that the last
 one may have. A coin that both sides know the bias of decides which of the two data sets
-is fitted; the attacker sees what the fit released and guesses. If neighbours are
+is fitted; the attacker sees the released attributes and guesses. If neighbours are
 ``(epsilon, delta(epsilon))``-indistinguishable at every level epsilon, and the second
 data set is fitted ``e^level`` times as often as the first, no guess is right more often
 than with probability ``(e^level + delta(level)) / (1 + e^level)``. Level 0 is the fair
 coin, whose bound is the claimed total variation distance.
 
 Wald's sequential test decides between that bound and the accuracy which noise for twice
-the epsilon would allow. Its errors are bounded whatever the number of games: a true claim
+the epsilon would allow. Its errors are bounded for any number of games: a true claim
 is called wrong with probability `FALSE_ALARM` at most, and a claim half as large as the
 truth passes with probability `MISS` at most, provided that the attack is as good as the
 claim says the best one is. So both are tested: fits at epsilon against the claim of
 epsilon, and fits at twice epsilon against the same claim.
 
-Attacks look at what was drawn (`postprocess=False`), which is all that a better reading is made of.
+Attacks use the release as drawn (`postprocess=False`), of which estimates are functions.
 """
 
 import functools
@@ -85,12 +85,12 @@ def best_accuracy(delta, level=0.0):
     return (math.exp(level) + delta) / (1 + math.exp(level))
 
 
-# --- What a release tells about one cell ----------------------------------------
+# --- Information in a release about one cell ------------------------------------
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A released share of a row, and what the attacker knows of its count.
+    """Released share of a row, and the attacker's knowledge of its count.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ def _posterior_means(mechanism):
 
 @dataclass(frozen=True)
 class Attack:
-    """Two neighbours, and how a release tells them apart.
+    """Two neighbours, and the attack that distinguishes them.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ def changed_cells_of_rows(gaining, losing, noise, adjacency, known=0, crowd=CROW
 
 
 def neighbours(first, second, others, adjacency):
-    """The two data sets; under add_remove the second lacks the record."""
+    """Return both data sets; under add_remove the second is without the record."""
     others = np.asarray(others)
     with_first = np.vstack([[first], others])
     return with_first, others if adjacency == "add_remove" else np.vstack([[second], others])
@@ -374,7 +374,7 @@ def parameters_of(epsilon, mechanism, adjacency):
 
 
 def claimed_accuracy(attack, parameters):
-    """What the report of a fit allows an attacker at best."""
+    """Largest accuracy of an attacker that the report of a fit allows."""
     composition = attack.fit(parameters, True).privacy_.composition()
     # The noise spends the budget: else a claim half as large could be true.
     assert 0.98 * parameters["epsilon"] <= composition.epsilon(DELTA) <= parameters["epsilon"]
@@ -382,9 +382,7 @@ def claimed_accuracy(attack, parameters):
 
 
 @pytest.mark.parametrize(("make", "mechanism", "adjacency"), CASES)
-def test_no_attack_beats_the_claim_and_a_claim_half_as_large_is_beaten(
-    make, mechanism, adjacency, coin
-):
+def test_no_attack_exceeds_the_claim_and_one_exceeds_half_of_it(make, mechanism, adjacency, coin):
     attack = make(mechanism, adjacency)
     given = parameters_of(EPSILON, mechanism, adjacency)
     twice = parameters_of(2 * EPSILON, mechanism, adjacency)
@@ -429,7 +427,7 @@ def log_ratio_of_rows(cell, mechanism):
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
-def test_no_attack_on_a_person_beats_the_claim_and_a_third_of_it_is_beaten(
+def test_no_attack_on_a_person_exceeds_the_claim_and_one_exceeds_a_third_of_it(
     mechanism, adjacency, coin
 ):
     attack = attack_person(mechanism, adjacency)
@@ -457,7 +455,7 @@ def test_no_attack_on_a_person_beats_the_claim_and_a_third_of_it_is_beaten(
 
 
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds"])
-def test_no_attack_beats_the_claim_of_an_exponential_mechanism_nor_spares_half_of_it(
+def test_no_attack_exceeds_the_claim_of_an_exponential_mechanism_and_one_exceeds_half_of_it(
     mechanism, coin
 ):
     # One record in one of two categories: the release is an answer that is true with odds
@@ -481,7 +479,7 @@ def test_no_attack_beats_the_claim_of_an_exponential_mechanism_nor_spares_half_o
 
 
 @pytest.mark.parametrize("mechanism", ["lszhang", "lsdim", "lshist"])
-def test_no_attack_beats_the_loss_of_laplace_noise_on_counts_nor_spares_half_of_it(mechanism, coin):
+def test_no_attack_exceeds_the_loss_of_laplace_noise_and_one_exceeds_half_of_it(mechanism, coin):
     # Counts (3, 1, 0) against (2, 2, 0). Noise keeps the first at 3 or above, and takes the
     # second to 0, with probability 1/4 and e^-loss / 4: the ratio that is claimed. Of two
     # of the mechanisms the loss is known to be less than epsilon, and that is attacked.

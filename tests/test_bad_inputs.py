@@ -1,4 +1,4 @@
-"""Bad input of many kinds, in every place where data enter: no error shows any of it."""
+"""Invalid input of many kinds, for every function that takes data: errors show no data."""
 
 import datetime
 import re
@@ -47,7 +47,7 @@ class Showy:
 
 
 class Greedy:
-    """An array-like that fails with its contents when it is read."""
+    """Array-like whose conversion fails with its contents in the error."""
 
     shape = (N_RECORDS, 2)
     dtype = np.dtype(float)
@@ -174,7 +174,7 @@ ODD = {
 
 
 def bad_tables():
-    """Tables of every container and value, where such a thing can be made."""
+    """Yield tables of every container with every invalid value, if possible."""
     for kind, make in TABLES.items():
         for name, value in VALUES.items():
             try:
@@ -308,7 +308,7 @@ def fitted():
 
 
 def defects_of(call, bad):
-    """What is wrong with the way in which a call refuses its input."""
+    """Describe defects of the error of a call with invalid input."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -332,7 +332,7 @@ def defects_of(call, bad):
 
 
 @pytest.mark.parametrize("place", TABLE_PLACES)
-def test_no_bad_table_is_shown_by_its_refusal(place):
+def test_errors_for_bad_tables_show_no_data(place):
     found = {
         name: defects
         for name, bad in bad_tables()
@@ -342,7 +342,7 @@ def test_no_bad_table_is_shown_by_its_refusal(place):
 
 
 @pytest.mark.parametrize("place", COLUMN_PLACES)
-def test_no_bad_column_is_shown_by_its_refusal(place):
+def test_errors_for_bad_columns_show_no_data(place):
     found = {
         name: defects
         for name, bad in bad_columns()
@@ -406,7 +406,7 @@ def test_tables_that_would_not_fit_into_memory_are_refused_before_the_charge(cas
     assert accountant.charges == []
 
 
-def test_a_size_that_comes_from_the_data_is_not_shown():
+def test_a_size_taken_from_the_data_is_not_shown():
     X = np.full((6, 20), 918_273)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""PrivateBayesNetMLE: pgmpy's network, private, and nothing exact kept."""
+"""PrivateBayesNetMLE: agreement with pgmpy, privacy, and no exact counts after fit."""
 
 import pickle
 import warnings
@@ -146,7 +146,7 @@ def test_samples_follow_the_fitted_tables(bundled):
     drawn = model.sample(20_000, random_state=5)
     assert list(drawn.columns) == list(X.columns)
     assert 1e-4 < goodness_of_fit(drawn, model) < 1 - 1e-4
-    # The same test tells them from those of another fit.
+    # The same test rejects samples of another fit.
     assert goodness_of_fit(drawn, model.fit(X)) < 1e-4
 
 
@@ -238,7 +238,7 @@ def test_a_node_without_edges_is_independent():
     assert list(model.sample(5).columns) == ["rain", "wet"]
     assert model.model_.check_model()
     model.set_params(target="wet")
-    # No column of X tells anything about it.
+    # No column of X is informative.
     np.testing.assert_allclose(
         model.predict_proba(X), np.broadcast_to(model.probabilities_["wet"], (len(X), 3))
     )
@@ -324,12 +324,12 @@ def test_labels_of_predictions_have_the_type_of_the_states():
     assert public().fit(weather()).predict(weather()).dtype.kind == "U"
 
 
-# Rows nobody has seen --------------------------------------------------------------
+# Unobserved rows --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("epsilon", [0.1, INF])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
-def test_configurations_never_seen_get_a_valid_row(epsilon, mechanism):
+def test_unobserved_configurations_have_a_valid_row(epsilon, mechanism):
     X = weather().query("rain == 'no' and season == 'winter'")
     model = public(epsilon=epsilon, mechanism=mechanism, alpha=0.0).fit(X)
     for table in model.probabilities_.values():
@@ -340,7 +340,7 @@ def test_configurations_never_seen_get_a_valid_row(epsilon, mechanism):
         np.testing.assert_allclose(model.probabilities_["wet"][2:], 1 / 3)
 
 
-def test_what_the_model_holds_impossible_gets_equal_probabilities():
+def test_impossible_evidence_gives_equal_probabilities():
     X = pd.DataFrame({"a": [0, 0, 1], "b": [0, 0, 0], "c": [1, 0, 1]})
     states = {name: [0, 1] for name in "abc"}
     model = PrivateBayesNetMLE(
@@ -348,7 +348,7 @@ def test_what_the_model_holds_impossible_gets_equal_probabilities():
     ).fit(X)
     assert model.score_samples(X.assign(b=1))[0] == -INF
     np.testing.assert_array_equal(model.predict_proba(X.assign(b=1)), 0.5)
-    # b = 1 is impossible whatever a is: pgmpy has no answer
+    # b = 1 is impossible for every a: pgmpy has no answer
     model.set_params(target="c")
     np.testing.assert_array_equal(model.predict_proba(X[["b"]].assign(b=1)), 0.5)
     model.set_params(target="a")
@@ -400,13 +400,13 @@ def test_a_missing_value_is_partial_evidence_of_its_record():
 def test_only_the_blanket_is_needed():
     X = weather()
     model = public().fit(X)
-    # Given sprinkler, the season tells nothing about rain; pgmpy is not asked.
+    # Given sprinkler, rain is independent of the season; pgmpy is not called.
     near = model.predict_proba(X[["sprinkler", "wet"]])
     np.testing.assert_array_equal(near, model.predict_proba(X))
     assert "model_" not in vars(model)
 
 
-def test_a_renamed_column_is_refused_with_what_is_missing():
+def test_the_error_for_a_renamed_column_names_the_missing_one():
     X = weather(n=40)
     model = public().fit(X.assign(id=range(40)))
     renamed = X.rename(columns={"wet": "Wet", "season": "time"})
@@ -423,7 +423,7 @@ def test_a_renamed_column_is_refused_with_what_is_missing():
     assert model.predict_proba(X[["wet"]].assign(id=0)).shape == (40, 2)
 
 
-def test_a_table_that_tells_nothing_of_the_target_warns():
+def test_a_table_without_evidence_warns():
     X = weather(n=40)
     model = public().fit(X.assign(id=range(40)))
     with pytest.warns(UserWarning, match="all records get the same prediction"):
@@ -478,7 +478,7 @@ def test_all_that_a_fit_releases_stays_within_its_budget(split, adjacency, mecha
         assert 0.99 * 0.3 < total.rdp(4.0) <= 0.3
     else:
         assert 0.99 * 0.8 < total.epsilon(1e-5) <= 0.8
-    # What the accountant was charged is what was released.
+    # The charged mechanisms are the released ones.
     ((charged, releases, label),) = recorder.charges
     assert label == "PrivateBayesNetMLE"
     parts = charged.parts if isinstance(charged, JointMechanism) else ((charged, releases),)
@@ -637,7 +637,7 @@ def test_a_pipeline_may_end_in_it():
     assert make_pipeline(FunctionTransformer(), public()).fit(X).predict_proba(X).shape == (2000, 2)
 
 
-def test_fitted_attributes_say_what_was_fitted():
+def test_fitted_attributes_describe_the_columns():
     X = weather().assign(other=3)
     model = public().fit(X)
     assert model.n_features_in_ == 5
@@ -647,7 +647,7 @@ def test_fitted_attributes_say_what_was_fitted():
     assert "4 tables released" in str(model.privacy_)
 
 
-# What is missing, and what is wrong ------------------------------------------------
+# Missing and invalid parameters ------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -752,7 +752,7 @@ def test_bad_data_is_refused_before_any_charge_and_the_model_stays():
         model.score(X[["rain"]])
 
 
-def test_a_second_fit_forgets_the_network_and_a_failed_one_keeps_it():
+def test_a_second_fit_replaces_the_network_and_a_failed_one_keeps_it():
     X = weather()
     model = public().fit(X)
     first, scores = model.model_, model.score_samples(X)
@@ -879,7 +879,7 @@ def test_the_index_of_a_table_that_pandas_wrote_is_no_column():
     assert found.columns_ == list(X.columns)
 
 
-def test_a_list_keeps_cells_as_they_are():
+def test_cells_of_a_list_are_not_converted():
     rows = [["x", "y"], ["y", "y"]] * 9
     states = {"a": ["x", "y"], "b": ["x", "y"]}
     _, tables = counted_tables(rows, states=states, columns=["a", "b"])

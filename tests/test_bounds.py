@@ -1,4 +1,4 @@
-"""Tables change by no more than was charged, for any container, dtype and order of calls.
+"""Tables change within the charged bounds, for any container, dtype and order of calls.
 
 Each example is a use of the public interface: an estimator with parameters, one or several batches
 in some container and dtype, `set_params` between them, and a release. It runs three times: with a
@@ -42,7 +42,7 @@ from .probes import Recorder, charged_releases, drawn_tables, outside_bounds
 
 
 def tried(ways, n):
-    """Check so many ways, the same ones in every run."""
+    """Check a number of examples, the same ones in every run."""
     repeatable = settings(
         max_examples=n,
         derandomize=True,
@@ -94,7 +94,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Batch:
-    """Records in a container, and what is set before they are counted.
+    """Records in a container, with parameters that are set before they are counted.
 
     `stale` sparse matrices say that their entries are sorted and not repeated.
     """
@@ -174,7 +174,7 @@ def _contain(batch):
 
 @dataclass(frozen=True)
 class Way:
-    """An estimator, what it is given, and which record of which batch is looked at.
+    """Estimator, its batches, and the record that is removed.
 
     With `whole` the only batch is fitted at once, else all are partially.
     """
@@ -189,7 +189,7 @@ class Way:
     changes: dict[str, Any] = field(default_factory=dict)
 
     def go(self, record):
-        """What is released from the batches and this record, or from them alone."""
+        """Return the released tables, with the record or without it."""
         recorder = Recorder()
         model = self.estimator(**self.parameters, accountant=recorder)
         batches = list(self.batches)
@@ -231,12 +231,12 @@ class Released:
 
 #: The coarsest grid that contributions may be rounded to, as a part of their bound.
 GRID = 2.0**-19
-#: What may be taken from the data without a change of the tables' cells.
+#: Parameters that may be taken from the data without changing the cells of tables.
 BOUNDS = {"max_count", "max_total", "max_weight", "n_samples"}
 
 
 def check(way):
-    """Assert that neighbours differ by what was charged; return how many were released."""
+    """Assert that neighbours differ within the charged bounds; return the number of tables."""
     without, first, second = (way.go(record) for record in (None, way.first, way.second))
     releases = [released for released in (without, first, second) if released is not None]
     for released in releases:
@@ -290,7 +290,7 @@ def values(dtype):
         return st.sampled_from((*small, largest, largest // 2 + 1, largest // 3))
     if dtype == "object":
         return st.sampled_from((*small, *FRACTIONS, 2**70))
-    # Not the very largest doubles: nobody can add two of them.
+    # Not the largest doubles, whose sum overflows.
     largest = float(np.finfo(dtype if dtype != "longdouble" else "float64").max) / 16
     return st.sampled_from((*small, *FRACTIONS, largest, largest**0.5))
 
@@ -427,32 +427,32 @@ NODES = {
 
 
 @tried(ways(DirichletNB, values, tuple(CONTAINER_DTYPES), ROWS), 400)
-def test_sums_of_rows_differ_by_what_was_charged(way):
+def test_sums_of_rows_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletNB, values, tuple(CONTAINER_DTYPES), ROWS, ROW_CHANGES), 150)
-def test_sums_of_rows_in_batches_differ_by_what_was_charged(way):
+def test_sums_of_rows_in_batches_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletCategoricalNB, codes, DENSE, CATEGORIES), 60)
-def test_counts_of_categories_differ_by_what_was_charged(way):
+def test_counts_of_categories_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletCategoricalNB, codes, DENSE, CATEGORIES, CATEGORY_CHANGES), 100)
-def test_counts_of_categories_in_batches_differ_by_what_was_charged(way):
+def test_counts_of_categories_in_batches_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletComplementNB, values, tuple(CONTAINER_DTYPES), COMPLEMENT), 60)
-def test_sums_of_complements_differ_by_what_was_charged(way):
+def test_sums_of_complements_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletBernoulliNB, values, tuple(CONTAINER_DTYPES), OCCURRENCES), 100)
-def test_occurrences_differ_by_what_was_charged(way):
+def test_occurrences_change_within_the_charged_bound(way):
     check(way)
 
 
@@ -460,17 +460,17 @@ def test_occurrences_differ_by_what_was_charged(way):
     ways(DirichletBernoulliNB, values, tuple(CONTAINER_DTYPES), OCCURRENCES, OCCURRENCE_CHANGES),
     100,
 )
-def test_occurrences_in_batches_differ_by_what_was_charged(way):
+def test_occurrences_in_batches_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(DirichletHistogramTransformer, values, DENSE, BINS), 60)
-def test_histograms_differ_by_what_was_charged(way):
+def test_histograms_change_within_the_charged_bound(way):
     check(way)
 
 
 @tried(ways(PrivateBayesNetMLE, codes, DENSE, NODES), 60)
-def test_tables_of_a_network_differ_by_what_was_charged(way):
+def test_tables_of_a_network_change_within_the_charged_bound(way):
     check(way)
 
 
@@ -621,5 +621,5 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("way", KNOWN.values(), ids=KNOWN)
-def test_no_known_way_leads_past_the_bounds(way):
+def test_known_ways_around_the_bounds_are_closed(way):
     check(way)

@@ -64,7 +64,7 @@ def test_a_pyarrow_table_is_a_table():
 
 
 @pytest.mark.parametrize("dtype", [object, str])
-def test_a_label_that_is_not_declared_is_not_called_one_of_another_type(dtype):
+def test_the_error_for_an_undeclared_label_does_not_mention_types(dtype):
     y = np.array(["no", "yes", "perhaps"] * 40, dtype=dtype)
     model = DirichletCategoricalNB(classes=["no", "yes"], n_categories=100)
     with pytest.raises(ValueError, match="labels that are in classes") as caught:

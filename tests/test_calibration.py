@@ -33,7 +33,7 @@ CLASSES = {
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
 @pytest.mark.parametrize("bounds", [{}, {"max_count": 2.0, "max_total": 4.0}], ids=["one", "rows"])
 @pytest.mark.parametrize(("epsilon", "delta", "releases"), [(1.0, 1e-5, 14), (0.1, 1e-7, 1)])
-def test_an_approximate_budget_is_kept_and_used_up(
+def test_an_approximate_budget_is_used_and_not_exceeded(
     name, adjacency, bounds, epsilon, delta, releases
 ):
     mechanism = calibrate(
@@ -55,7 +55,7 @@ def test_an_approximate_budget_is_kept_and_used_up(
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
 @pytest.mark.parametrize("bounds", [{}, {"max_count": 2.0, "max_total": 5.0}], ids=["one", "rows"])
 @pytest.mark.parametrize(("epsilon", "order", "releases"), [(0.1, 5.0, 1), (2.0, 1.5, 14)])
-def test_a_renyi_budget_is_kept_and_used_up(name, adjacency, bounds, epsilon, order, releases):
+def test_a_renyi_budget_is_used_and_not_exceeded(name, adjacency, bounds, epsilon, order, releases):
     mechanism = calibrate(
         name,
         epsilon=epsilon,
@@ -73,7 +73,7 @@ def test_a_renyi_budget_is_kept_and_used_up(name, adjacency, bounds, epsilon, or
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(20.0, 0.5), (1e-3, 1e-12), (5.0, 0.99)])
 @pytest.mark.parametrize("name", CLASSES)
-def test_extreme_budgets_are_kept(name, epsilon, delta):
+def test_extreme_budgets_are_not_exceeded(name, epsilon, delta):
     mechanism = calibrate(
         name, epsilon=epsilon, delta=delta, releases=3, min_smoothing=1e-3, **SIZES
     )
@@ -123,9 +123,7 @@ def test_noise_is_found_in_few_compositions(epsilon, budget, monkeypatch):
 
 @pytest.mark.parametrize("budget", [{"delta": 1e-5}, {"delta": 1e-9}, {"order": 5.0}])
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
-def test_beside_a_large_prior_two_or_three_compositions_use_up_the_budget(
-    epsilon, budget, monkeypatch
-):
+def test_with_a_large_prior_two_or_three_compositions_suffice(epsilon, budget, monkeypatch):
     excesses = []
     excess = Problem.excess
 
@@ -146,7 +144,7 @@ def test_beside_a_large_prior_two_or_three_compositions_use_up_the_budget(
 @pytest.mark.parametrize("root", [-3.7, 0.0, 12.0])
 @pytest.mark.parametrize("off", [-8e-3, -1e-6, 0.0, 1e-6, 8e-3])
 @pytest.mark.parametrize("slope", [0.7, 1.0, 1.5])
-def test_what_is_allowed_at_last_is_a_hair_below_the_root(root, off, slope):
+def test_the_largest_allowed_value_is_slightly_below_the_root(root, off, slope):
     def excess(x):
         return 20 * np.expm1(x - root)
 
@@ -184,7 +182,7 @@ def test_a_record_of_ten_million_counts_is_calibrated_quickly(name, budget):
 # --- The papers' calibrations ---------------------------------------------------
 
 
-def test_algorithm1_at_an_even_split_costs_a_ninth_of_what_it_claims():
+def test_algorithm1_with_an_even_split_costs_a_ninth_of_its_claim():
     mechanism = DirichletMechanism.calibrate(
         epsilon=1.0, delta=1e-5, releases=14, calibration="algorithm1", min_smoothing=0.0, **SIZES
     )
@@ -206,7 +204,7 @@ PAPER_PROBLEMS = list(
 
 @pytest.mark.parametrize("calibration", ["algorithm1", "tcdp"])
 @pytest.mark.parametrize(("budget", "adjacency", "bounds"), PAPER_PROBLEMS)
-def test_what_the_papers_claim_is_at_least_the_exact_divergence(
+def test_the_papers_claims_are_at_least_the_exact_divergence(
     calibration, budget, adjacency, bounds
 ):
     mechanism = DirichletMechanism.calibrate(
@@ -250,7 +248,7 @@ def simulated_divergence(mechanism, n_samples, n_categories, n_rows, draws=20_00
     """E KL(p || Y) over p ~ Dirichlet(1/2) with counts n p, and its standard error."""
     rng = np.random.default_rng(5)
     p = np.maximum(rng.dirichlet(np.full(n_categories, 0.5), size=draws), 1e-300)
-    # On the grid that counts are multiples of; what is cut off is of no account.
+    # On the grid of counts; the rounding is negligible.
     grid = mechanism.contribution.grid
     counts = np.floor(n_samples / np.sqrt(n_rows) * p / grid) * grid
     released = mechanism.draw(counts, rng)
@@ -268,7 +266,9 @@ def simulated_divergence(mechanism, n_samples, n_categories, n_rows, draws=20_00
     ids=repr,
 )
 @pytest.mark.parametrize(("n_samples", "d", "n_rows"), [(50, 2, 1), (1000, 5, 4), (10_000, 30, 2)])
-def test_expected_divergence_of_dirichlet_releases_is_what_is_seen(mechanism, n_samples, d, n_rows):
+def test_expected_divergence_of_dirichlet_releases_agrees_with_simulation(
+    mechanism, n_samples, d, n_rows
+):
     mean, error = simulated_divergence(mechanism, n_samples, d, n_rows)
     claim = mechanism.expected_divergence(CountTable(n_samples, d, n_rows))
     assert abs(claim - mean) < 5 * error + 1e-4 * mean
@@ -277,7 +277,7 @@ def test_expected_divergence_of_dirichlet_releases_is_what_is_seen(mechanism, n_
 @pytest.mark.parametrize("make", [GaussianMechanism, LaplaceMechanism])
 @pytest.mark.parametrize("scale", [1.0, 20.0])
 @pytest.mark.parametrize(("n_samples", "d", "n_rows"), [(50, 2, 1), (1000, 5, 4), (10_000, 30, 2)])
-def test_expected_divergence_of_additive_noise_is_close_to_what_is_seen(
+def test_expected_divergence_of_additive_noise_is_close_to_simulation(
     make, scale, n_samples, d, n_rows
 ):
     mechanism = make(scale, smoothing=0.5)
@@ -298,7 +298,7 @@ def test_expected_divergence_without_noise_is_that_of_the_smoothed_mean():
         assert abs(claim - values.mean()) < 5 * values.std() / np.sqrt(values.size)
 
 
-def test_a_single_category_has_nothing_to_lose():
+def test_a_single_category_has_no_divergence():
     for mechanism in (DirichletMechanism(r=1.0, alpha=2.0), GaussianMechanism(1.0)):
         assert mechanism.expected_divergence(CountTable(100, 1)) == 0
 
@@ -349,7 +349,7 @@ def test_no_random_feasible_point_beats_the_frontier(n_samples):
 
 
 def test_tables_of_different_sizes_share_one_mechanism():
-    # The sum over all tables is minimised, whatever their order.
+    # The sum over all tables is minimised, in any order.
     several = {"epsilon": 1.0, "delta": 1e-5, "releases": 3, "n_samples": 2000}
     sizes = [2, 7, 30]
     found = DirichletMechanism.calibrate(n_categories=sizes, n_rows=[1, 4, 4], **several)

@@ -1,4 +1,4 @@
-"""What `check_pipeline` says of a step is what two neighbouring data sets say of it."""
+"""Rules of `check_pipeline`, compared with fits to two neighbouring data sets."""
 
 import warnings
 
@@ -210,7 +210,7 @@ def neighbours(kind):
     CASES,
     ids=[f"{type(case[0]).__name__}-{number}" for number, case in enumerate(CASES)],
 )
-def test_a_step_learns_from_one_record_where_the_check_says_so(estimator, kind, learns_nothing):
+def test_steps_that_the_check_calls_leaking_depend_on_one_record(estimator, kind, learns_nothing):
     (finding,) = check_pipeline(Pipeline([("step", estimator)]))
     assert finding.verdict == ("learns nothing" if learns_nothing else "leaks")
     assert bool(finding.reason) is not learns_nothing
@@ -220,7 +220,7 @@ def test_a_step_learns_from_one_record_where_the_check_says_so(estimator, kind, 
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_constant_imputer_may_drop_a_column_that_one_record_decides_on():
-    """New versions of scikit-learn do, unless told to keep it; the check is the same for all."""
+    """New versions of scikit-learn do so by default; the rule is the same for all versions."""
     imputer = impute.SimpleImputer(strategy="constant", fill_value=0.0)
     assert check_pipeline(make_pipeline(imputer))[0].verdict == "leaks"
     kept = clone(imputer).set_params(keep_empty_features=True)
@@ -235,10 +235,10 @@ def test_the_cases_are_many_and_of_both_kinds():
 
 
 def test_every_transformer_of_scikit_learn_is_known():
-    """So that a new one is looked at before it is called safe."""
+    """A new transformer needs a rule before it counts as safe."""
     names = {name for name, _ in all_estimators(type_filter="transformer")}
     assert names - set(TRANSFORMERS) - set(META_ESTIMATORS) <= {
-        # Said to leak, as everything that is not known.
+        # Counts as leaking, as all unknown classes.
         "IsotonicRegression",
         "PatchExtractor",
         "SelectFromModel",
@@ -249,7 +249,7 @@ def test_every_transformer_of_scikit_learn_is_known():
     }
 
 
-def test_what_is_not_known_leaks():
+def test_unknown_steps_count_as_leaking():
     class Mine(TransformerMixin, BaseEstimator):
         pass
 
@@ -257,7 +257,7 @@ def test_what_is_not_known_leaks():
         """May do anything."""
 
     class Normalizer(TransformerMixin, BaseEstimator):
-        """Has but the name."""
+        """Class with the name of a known one."""
 
     for step in (Mine(), Subclass(), Normalizer(), LogisticRegression()):
         (finding,) = check_pipeline(make_pipeline(step))
@@ -265,7 +265,7 @@ def test_what_is_not_known_leaks():
         assert finding.reason == "is not known to learn nothing from the data"
 
 
-def test_users_can_say_what_their_classes_learn():
+def test_users_can_register_their_classes():
     class Mine(TransformerMixin, BaseEstimator):
         def __init__(self, level=None):
             self.level = level
@@ -333,16 +333,16 @@ def test_steps_inside_others_are_found_by_the_names_of_set_params():
         (pp.OneHotEncoder(categories=[[0]], handle_unknown="warn"), "warns of unknown categories"),
         (
             pp.FunctionTransformer(np.sqrt, inverse_func=np.square),
-            "tries on the data whether its functions are inverse",
+            "checks on the data whether its functions are inverse",
         ),
         (
             impute.SimpleImputer(strategy="constant", keep_empty_features=True),
-            "chooses the value that it fills in by the types of the data",
+            "chooses the fill value by the types of the data",
         ),
     ],
     ids=["columns", "encoder", "function", "imputer"],
 )
-def test_what_a_fit_to_the_records_tells_is_found_outside_of_private_pipelines(step, reason):
+def test_leaks_of_a_fit_are_found_outside_of_private_pipelines(step, reason):
     assert check_pipeline(make_pipeline(step))[0].reason == reason
     assert {each.verdict for each in check_pipeline(PrivatePipeline([("step", step)]))} == {
         "learns nothing"

@@ -14,13 +14,13 @@ from skdirdp.bayes_net.clique_tree import (
     clique_potentials,
     eliminate_variables,
     fit_tables,
-    project_counts,
 )
 from skdirdp.bayes_net.structure_learning import (
     StructureConstraints,
     learn_parents,
     parse_constraints,
 )
+from skdirdp.postprocessing.estimates import project_counts
 
 PARENTS = {
     "a": (),
@@ -68,7 +68,7 @@ def test_cliques_are_the_largest_families_and_share_separators():
         {"b", "c", "d"},
         {"f"},
     ]
-    for node in SIZES:  # the cliques that hold a node hang together
+    for node in SIZES:  # the cliques that contain a node are connected
         holding = [i for i, clique in enumerate(tree.cliques) if node in clique]
         assert sum(tree.parents[i] not in holding for i in holding) == 1
 
@@ -97,7 +97,7 @@ def test_margins_across_cliques_are_sums_over_all_else(wanted):
     np.testing.assert_allclose(found, margin_of(joint(families, tables), wanted), rtol=1e-12)
 
 
-def test_without_noise_the_measured_tables_come_back():
+def test_without_noise_the_measured_tables_are_recovered():
     families, tables = network()
     tree, products = clique_potentials(families, tables)
     truth = tree.calibrate(products)
@@ -203,7 +203,7 @@ def test_parents_always_lie_in_an_earlier_family(seed):
         families.append({*above, node})
 
 
-def test_a_price_on_cells_makes_families_small_and_at_last_single():
+def test_a_larger_cell_cost_gives_smaller_families():
     scores = random_scores(1)
     number = [
         sum(map(len, grown(scores, price=price).values())) for price in (0.0, 0.02, 0.1, 10.0)
@@ -219,7 +219,7 @@ def test_no_table_is_larger_than_allowed():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_known_of_a_structure_holds(seed):
+def test_constraints_on_a_structure_hold(seed):
     known = {
         "required": [("a", "c"), ("b", "c"), ("c", "h")],
         "forbidden": [("d", "e"), ("e", "d")],
@@ -251,11 +251,11 @@ def test_knowledge_that_contradicts_itself_is_refused(known, message):
         parse_constraints(known, list("abcde"), 3)
 
 
-def test_nothing_known_is_no_restriction():
+def test_no_constraints_are_no_restriction():
     assert parse_constraints(None, ["a"], 3) == StructureConstraints()
 
 
-def test_clipped_counts_are_probabilities_also_where_nothing_is_left():
+def test_clipped_counts_are_probabilities_even_if_all_are_negative():
     np.testing.assert_allclose(
         clip_counts(np.array([[-1.0, 3.0], [1.0, 0.0]])), [[0, 0.75], [0.25, 0]]
     )

@@ -1,4 +1,4 @@
-"""The command: every action with its exit codes, one line for each error, tables that fit."""
+"""Command line: actions, exit codes, error messages, and widths of tables."""
 
 import csv
 import io
@@ -49,14 +49,14 @@ def run(*arguments):
 
 
 def result(capsys, *arguments):
-    """What an action prints as JSON."""
+    """Return the JSON output of a command."""
     capsys.readouterr()
     assert run(*arguments, "--json") == DONE
     return json.loads(capsys.readouterr().out)
 
 
 def complaint(capsys, code, *arguments):
-    """The one line that an action ends with."""
+    """Return the one line of an error message."""
     capsys.readouterr()
     assert run(*arguments) == code
     told = capsys.readouterr()
@@ -70,7 +70,7 @@ def complaint(capsys, code, *arguments):
 # Making a ledger
 
 
-def test_create_makes_a_ledger_as_the_steward_says(folder, capsys):
+def test_create_makes_a_ledger_with_the_given_parameters(folder, capsys):
     made = result(
         capsys,
         *("create", "a.sqlite", "--epsilon", "2", "--delta", "1e-6", "--name", "Survey"),
@@ -88,13 +88,13 @@ def test_create_makes_a_ledger_as_the_steward_says(folder, capsys):
         accountant.charge(MECHANISM)
 
 
-def test_create_makes_a_ledger_for_budgets_chosen_on_the_way(folder, capsys):
+def test_create_makes_a_ledger_with_an_adaptive_limit(folder, capsys):
     made = result(capsys, "create", "a.sqlite", "--epsilon", "2", "--order", "8", "--adaptive")
     assert made["adaptive"] is True
     assert made["limit"]["order"] == 8.0
 
 
-def test_create_leaves_what_is_there_as_it_is(study, folder, capsys):
+def test_create_does_not_change_an_existing_file(study, folder, capsys):
     before = Path("study.sqlite").read_bytes()
     assert "exists already" in complaint(capsys, REFUSED, "create", "study.sqlite")
     assert Path("study.sqlite").read_bytes() == before
@@ -117,7 +117,7 @@ def test_create_leaves_what_is_there_as_it_is(study, folder, capsys):
         (["--colour", "red"], USAGE, "unrecognized arguments"),
     ],
 )
-def test_create_refuses_what_makes_no_sense(options, code, message, folder, capsys):
+def test_create_refuses_invalid_parameters(options, code, message, folder, capsys):
     assert message in complaint(capsys, code, "create", "a.sqlite", *options)
     assert not Path("a.sqlite").exists()
 
@@ -129,7 +129,7 @@ def test_create_in_a_folder_that_is_not_there_is_refused(folder, capsys):
 # Looking at it
 
 
-def test_show_tells_the_limit_what_is_used_and_the_charges(study, capsys):
+def test_show_prints_the_limit_its_use_and_the_charges(study, capsys):
     assert run("show", "study.sqlite") == DONE
     out = capsys.readouterr().out
     for text in ["Survey", "ε = 3 at δ = 0.00001", "charges:    3", "used:", "left:", "income"]:
@@ -147,7 +147,7 @@ def test_show_as_json_has_the_charges_with_their_epsilons(study, capsys):
 
 
 @pytest.mark.parametrize("width", [20, 30, 40, 50, 60, 80, 120, 300])
-def test_what_is_shown_fits_the_terminal(study, width, capsys, monkeypatch):
+def test_output_fits_the_terminal(study, width, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(width))
     study.charge(MECHANISM, label="名前" * 40 + "\x1b[31m\nnext")
     capsys.readouterr()
@@ -205,7 +205,7 @@ def test_verify_finds_a_whole_ledger_intact(study, capsys):
     assert checked["within_limit"] is True
 
 
-def test_verify_finds_charges_that_an_earlier_anchor_stands_for(study, capsys):
+def test_verify_checks_an_earlier_anchor(study, capsys):
     anchor = result(capsys, "show", "study.sqlite")["anchor"]
     assert anchor.startswith("3:")
     assert run("show", "study.sqlite") == DONE
@@ -230,7 +230,7 @@ def test_a_limit_that_is_used_up_is_not_exceeded(folder, capsys):
     assert run("verify", "a.sqlite") == DONE
 
 
-def test_verify_finds_a_ledger_that_was_cut_short(study, capsys):
+def test_verify_finds_missing_charges(study, capsys):
     whole = Path("study.sqlite").read_bytes()
     Path("study.sqlite").write_bytes(whole[: len(whole) // 2])
     complaint(capsys, DAMAGED, "verify", "study.sqlite")
@@ -240,7 +240,7 @@ ACTIONS = ("show", "total", "verify", "export", "report")
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-def test_no_action_makes_a_ledger_by_looking_for_it(action, folder, capsys):
+def test_no_command_creates_a_ledger_that_does_not_exist(action, folder, capsys):
     assert "there is no ledger" in complaint(capsys, DAMAGED, action, "none.sqlite")
     assert list(folder.iterdir()) == []
 
@@ -274,7 +274,7 @@ def test_a_server_out_of_reach_is_one_line_without_the_password(action, folder, 
         ["show", "a", ADDRESS],
     ],
 )
-def test_a_wrong_command_line_tells_no_password(arguments, folder, capsys):
+def test_usage_errors_show_no_password(arguments, folder, capsys):
     assert "s3kret" not in complaint(capsys, USAGE, *arguments)
 
 
@@ -292,9 +292,7 @@ def test_a_wrong_command_line_tells_no_password(arguments, folder, capsys):
         "postgresql://ana%3As3kret@h/d",
     ],
 )
-def test_no_form_of_an_address_tells_its_password_or_makes_a_file(
-    action, address, study, folder, capsys
-):
+def test_no_address_shows_its_password_or_creates_a_file(action, address, study, folder, capsys):
     before = {path.name for path in folder.iterdir()}
     for line in (
         complaint(capsys, DAMAGED, action, address),
@@ -347,7 +345,7 @@ def test_the_format_of_an_export_follows_the_name_of_the_file(study, capsys):
 
 
 @pytest.mark.parametrize("action", ["export", "report"])
-def test_what_cannot_be_written_is_one_line(action, study, capsys):
+def test_an_output_error_is_one_line(action, study, capsys):
     assert "No such file" in complaint(capsys, REFUSED, action, "study.sqlite", "-o", "no/x.json")
 
 
@@ -364,7 +362,7 @@ def test_no_output_replaces_a_ledger_or_a_file_of_it(action, output, study, fold
 
 
 @pytest.mark.parametrize("name", ["link", "hard link", "copy"])
-def test_a_ledger_is_known_by_its_content_whatever_its_name(name, study, folder, capsys):
+def test_a_ledger_is_recognised_by_its_content(name, study, folder, capsys):
     if name == "link":
         os.symlink("study.sqlite", name)
     elif name == "copy":
@@ -403,7 +401,7 @@ def test_report_writes_a_page_that_loads_nothing(study, capsys):
     assert run("report", "study.sqlite", "--output", "study.html") == DONE
 
 
-def test_merging_beyond_the_limit_is_recorded_and_said(folder, capsys):
+def test_merging_beyond_the_limit_is_recorded_and_reported(folder, capsys):
     for name in ("a", "b"):
         run("create", f"{name}.sqlite", "--epsilon", "1", "--fixed-plan")
         PrivacyAccountant(path=f"{name}.sqlite").charge(PureDP(0.7))
@@ -415,7 +413,7 @@ def test_merging_beyond_the_limit_is_recorded_and_said(folder, capsys):
     assert run("verify", "b.sqlite") == DONE
 
 
-def test_merging_what_does_not_belong_together_is_refused(study, capsys):
+def test_merging_incompatible_ledgers_is_refused(study, capsys):
     run("create", "b.sqlite", "--unit", "visit")
     PrivacyAccountant(path="b.sqlite").charge(PureDP(0.1, "replace_person"))
     told = complaint(capsys, REFUSED, "merge", "study.sqlite", "b.sqlite")
@@ -471,7 +469,7 @@ def test_the_module_runs_the_command(study, folder):
     assert bad.stderr.count(b"\n") == 1
 
 
-def test_a_terminal_without_greek_and_a_reader_who_leaves_are_no_errors(study, folder):
+def test_ascii_terminals_and_closed_pipes_are_no_errors(study, folder):
     told = process("ledger", "show", "study.sqlite", env={"PYTHONIOENCODING": "ascii"})
     assert told.returncode == DONE
     assert rb"\u03b5 = 3" in told.stdout
@@ -510,14 +508,14 @@ def test_the_console_script_is_the_command():
 # Tables
 
 
-def test_a_text_is_cut_to_the_cells_it_has():
+def test_texts_are_cut_to_the_width_of_the_terminal():
     assert truncate("abcdef", 6) == "abcdef"
     assert truncate("abcdef", 4) == "abc…"
     assert display_width(truncate("名前名前", 4)) <= 4
     assert display_width("e\u0301") == 1
 
 
-def test_columns_that_are_needed_less_go_first():
+def test_less_important_columns_are_dropped_first():
     columns = [Column("number", 0, 2), Column("label", 8, 1), Column("rest", 12, 0)]
     rows = [[1, "x" * 30, "y" * 30]]
     header, *_ = format_table(columns, rows, 80).splitlines()

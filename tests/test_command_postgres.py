@@ -62,7 +62,7 @@ def test_every_action_works_on_a_ledger_of_a_database(address, folder, capsys):
         assert json.loads(capsys.readouterr().out)["new"] == new
 
 
-def test_no_ledger_is_made_by_looking_for_it(address, folder, capsys):
+def test_no_command_creates_a_missing_ledger(address, folder, capsys):
     name = uuid4().hex
     for action in ("show", "total", "verify", "export", "report"):
         told = complaint(capsys, DAMAGED, action, address, "--name", name)
@@ -139,7 +139,7 @@ def test_a_newer_layout_is_one_line(action, server, folder, capsys):
     assert "s3kret" not in told
 
 
-def test_a_password_of_the_environment_is_not_told(address, folder, capsys, monkeypatch):
+def test_a_password_of_the_environment_is_not_shown(address, folder, capsys, monkeypatch):
     monkeypatch.setenv("PGPASSWORD", "s3kret")
     assert os.environ["PGPASSWORD"] not in complaint(
         capsys, DAMAGED, "show", address, "--name", "x"

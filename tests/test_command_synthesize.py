@@ -100,7 +100,7 @@ def test_a_budget_that_is_used_up_writes_nothing(folder, capsys):
     assert len(PrivacyAccountant(path="study.sqlite")) == 0
 
 
-def test_the_number_of_records_may_be_asked_for(folder, capsys):
+def test_the_number_of_records_is_an_option(folder, capsys):
     assert synthesize("--epsilon", 1, "--rows", 7, "--adjacency", "add_remove") == DONE
     assert len(pd.read_csv("out.csv")) == 7
 
@@ -114,7 +114,7 @@ def test_records_may_be_written_into_a_pipe(folder):
         assert len(pipe.readlines()) == 6
 
 
-def test_persons_are_told_by_a_column_of_ids(folder, capsys):
+def test_a_column_of_ids_identifies_persons(folder, capsys):
     table = pd.read_csv("in.csv", dtype=str).drop(columns="remark")
     table.assign(id=[f"p{i // 2}" for i in range(len(table))]).to_csv("in.csv", index=False)
     Path("schema.toml").write_text('person = "id"\nmax_rows = 2\n' + WITH_IDS)
@@ -199,7 +199,7 @@ def read(text, columns, **more):
     ],
 )
 @pytest.mark.parametrize("odd", ["x", "", "7", "7.0"])
-def test_declared_categories_are_texts_whatever_other_cells_hold(folder, states, odd):
+def test_declared_categories_are_texts_independently_of_other_cells(folder, states, odd):
     for extra in ([], [odd]):
         with open("t.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([["code", "n"], *([text, 1] for text in [*states, *extra])])
@@ -334,7 +334,7 @@ def test_a_file_that_is_not_there_is_named(folder, capsys):
     )
 
 
-def test_a_pipe_is_read_like_a_file(folder, capsys):
+def test_a_pipe_is_accepted_as_input(folder, capsys):
     text = Path("in.csv").read_text().encode()
     end, start = os.pipe()
 
@@ -351,7 +351,7 @@ def test_a_pipe_is_read_like_a_file(folder, capsys):
     assert len(pd.read_csv("out.csv")) == 3000
 
 
-def test_a_schema_that_fits_few_values_is_seen_in_the_synthetic_records(folder, capsys):
+def test_a_poorly_fitting_schema_shows_in_the_synthetic_records(folder, capsys):
     assert synthesize("--epsilon", 3) == DONE
     assert "Most values" not in capsys.readouterr().out
     Path("schema.toml").write_text(SCHEMA.replace('["f", "m"]', '["F", "M"]'))
@@ -409,7 +409,7 @@ def test_no_input_or_ledger_is_replaced_and_nothing_is_charged(arguments, messag
     assert len(accountant) == 0
 
 
-def test_constraints_on_the_structure_come_from_their_own_file(folder, capsys):
+def test_constraints_on_the_structure_are_read_from_a_file(folder, capsys):
     Path("edges.toml").write_text('required = [["city", "age"]]\nforbidden = [["age", "sex"]]\n')
     assert synthesize("--epsilon", 1, "--structure", "edges.toml") == DONE
     Path("out.csv").unlink()
@@ -451,7 +451,7 @@ def test_a_column_without_categories_draws_a_warning_of_one_line(folder, capsys)
     assert pd.read_csv("out.csv")["sex"].isna().all()
 
 
-def test_all_kinds_of_columns_come_out_in_their_declared_form(folder, capsys):
+def test_all_kinds_of_columns_are_written_in_their_declared_form(folder, capsys):
     """Codes, dates, truth values, missing values and several rows per person."""
     rng = np.random.default_rng(1)
     n = 4000

@@ -106,7 +106,9 @@ def inverted_delta(cumulant, tilt, deviation, epsilon):
         (0.01, 1.1, 65, 0.4806, 0.5300),
     ],
 )
-def test_identical_dirichlet_releases_cost_what_was_measured(r, alpha, releases, exact, by_renyi):
+def test_the_cost_of_identical_dirichlet_releases_agrees_with_stored_values(
+    r, alpha, releases, exact, by_renyi
+):
     total = compose((DirichletMechanism(r=r, alpha=alpha), releases))
     assert total.epsilon(DELTA) == pytest.approx(exact, rel=0.01)
     orders = 1 + np.geomspace(0.1, alpha / r, 20_000)
@@ -251,8 +253,8 @@ def test_conversion_from_renyi_agrees_with_dp_accounting():
 
 
 @pytest.mark.parametrize("releases", [10_000, 100_000])
-def test_many_laplace_releases_are_never_claimed_below_their_normal_limit(releases):
-    # The loss of so many releases is normal but for relative errors of order 1/sqrt(k) in
+def test_the_claim_for_many_laplace_releases_is_at_least_the_normal_limit(releases):
+    # The loss of many releases is normal up to relative errors of order 1/sqrt(k) in
     # the far tail; below the limit by half of it would be a fault of the convolutions.
     scale = np.sqrt(releases)
     total = compose((LaplaceMechanism(scale=scale, adjacency="add_remove"), releases))
@@ -417,7 +419,7 @@ def test_a_pure_guarantee_has_the_profile_of_randomised_response():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_profile_from_points_is_above_whatever_has_these_points(seed):
+def test_a_profile_from_points_bounds_all_profiles_through_them(seed):
     # A pair that is its own mirror image: any distribution, and the same backwards.
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.full(7, 0.7)) + 1e-3
@@ -457,7 +459,7 @@ def test_a_profile_from_points_is_above_whatever_has_these_points(seed):
         ([0.0, 1.0], [-0.1, 0.0]),
     ],
 )
-def test_points_that_are_no_profile_are_refused_or_cut(epsilons, deltas):
+def test_invalid_points_of_a_profile_are_refused_or_dropped(epsilons, deltas):
     try:
         guarantee = ProfiledDP.from_points(epsilons, deltas)
     except ValueError as error:
@@ -479,7 +481,7 @@ THEORY = (Path(__file__).parents[1] / "docs" / "theory.md").read_text()
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND, ids=lambda kind: type(kind).__name__)
-def test_every_guarantee_and_mechanism_names_what_proves_it(kind):
+def test_every_guarantee_and_mechanism_cites_its_proof(kind):
     text = " ".join(type(kind).__doc__.split())
     sections = re.findall(r"docs/theory\.md, section (\d+(?:\.\d+)?)", text)
     for section in sections:
@@ -647,7 +649,7 @@ def random_kind(rng, adjacency):
 
     def gaussian(epsilon):
         mu, epsilon = mpmath.mpf(one_cell) / mpmath.mpf(x), mpmath.mpf(epsilon)
-        if mu > 1e6 or epsilon / mu > 1e6:  # far outside what can be subtracted
+        if mu > 1e6 or epsilon / mu > 1e6:  # beyond the range of subtraction
             return 1 - mpmath.mpf(2) ** -40 if epsilon < mu * (mu / 2 - 9) else 0
         ends = mpmath.ncdf(mu / 2 - epsilon / mu), mpmath.ncdf(-mu / 2 - epsilon / mu)
         return ends[0] - mpmath.exp(epsilon) * ends[1]
@@ -669,7 +671,7 @@ def random_kind(rng, adjacency):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_whatever_is_admitted_is_composed_in_bounded_time_and_never_below_one_release(seed):
+def test_admitted_charges_compose_in_bounded_time_and_not_below_one_release(seed):
     rng = np.random.default_rng(seed)
     adjacency = str(rng.choice(["replace", "add_remove"]))
     parts, reached = [], []

@@ -42,7 +42,7 @@ BOTH = [DirichletNB, DirichletCategoricalNB]
 
 @pytest.fixture
 def drawn():
-    """All that noise is added to: mechanisms, and the exact tables they were given."""
+    """Collect all mechanisms with their exact tables."""
     with drawn_tables() as tables:
         yield tables
 
@@ -71,7 +71,7 @@ def fitted(cls=DirichletNB, X=None, y=(0,), weight=None, **parameters):
 
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize("max_weight", [0.01, 0.5, 1, 3])
-def test_without_weights_a_record_counts_one_whatever_weight_was_declared(cls, max_weight, drawn):
+def test_without_weights_a_record_counts_one_for_any_max_weight(cls, max_weight, drawn):
     fitted(cls, max_weight=max_weight)
     assert drawn
     for mechanism, table in drawn:
@@ -233,7 +233,7 @@ def test_row_totals_do_not_wrap(dtype, make, drawn):
     assert table.sum() == pytest.approx(10, rel=1e-4)  # on a grid
 
 
-def test_a_record_changes_nothing_of_what_others_add(drawn):
+def test_a_record_does_not_change_contributions_of_others(drawn):
     # Rows at their limit beside one of fractions, and one of many entries: what the others
     # contribute is the same to the last bit, so the difference is the record's alone.
     rng = np.random.default_rng(0)
@@ -254,7 +254,7 @@ def test_a_record_changes_nothing_of_what_others_add(drawn):
         assert sum(change) <= Fraction(mechanism.max_total)
 
 
-def test_a_row_total_is_the_same_bits_wherever_and_however_the_row_is_stored():
+def test_row_totals_are_bit_identical_for_any_storage():
     # A total that another order of addition rounds differently moves what the row adds by
     # a step of the grid, and all rows of a block at once. A record that is clipped changes
     # the layout of its block, and one that is removed the places of those that follow.
@@ -326,7 +326,7 @@ def test_more_than_can_be_added_exactly_is_refused():
 
 
 @pytest.mark.parametrize("cls", BOTH)
-def test_a_pending_model_is_released_once_however_many_threads_use_it(cls):
+def test_a_pending_model_is_released_once_by_several_threads(cls):
     for trial in range(5):
         recorder = Recorder()
         model = fitted(cls)
@@ -376,7 +376,7 @@ def test_longdouble_is_counted_like_any_number(drawn):
     assert len(recorder.charges) == 1
 
 
-def test_a_total_beyond_what_the_entries_allow_costs_nothing_more():
+def test_a_max_total_above_the_sum_of_bounds_has_no_further_cost():
     X = np.random.default_rng(0).integers(2, size=(200, 64))
     y = np.arange(200) % 2
     loose, tight = (fitted(X=X, y=y, max_count=1, max_total=total).privacy_ for total in (1000, 64))
@@ -484,7 +484,7 @@ def test_entries_that_are_no_counts_are_refused_at_the_last_door_too(make, wrong
 
 
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint64, np.float16, np.float64, ">f8", "<f8"])
-def test_the_largest_count_is_found_whatever_the_type(dtype):
+def test_the_largest_count_is_found_for_any_dtype(dtype):
     values = np.array([[0, 1, 3], [2, 0, 1]]).astype(dtype)
     for layout in (values, values.T, np.asfortranarray(values), values[:, ::2], values[:0]):
         assert largest_count(layout) == layout.max(initial=0)
@@ -537,7 +537,7 @@ def test_entries_that_single_precision_would_round_are_added_as_they_are(largest
 
 
 def changing(monkeypatch, owner, name, *changes, calls=1):
-    """Write the changes into the records after so many calls of a function have returned."""
+    """Change the records after a number of calls of a function have returned."""
     function = getattr(owner, name)
     returned = count(1)
 
@@ -625,7 +625,7 @@ def test_a_cell_that_does_not_exist_is_refused_among_many_records(cell, place):
         count_cells(cells, 3)
 
 
-def test_cells_are_counted_in_memory_that_nobody_else_writes(monkeypatch):
+def test_cells_are_counted_in_a_private_copy(monkeypatch):
     # numpy looks for the largest cell first, and then counts without a check.
     cells = np.array([0, 1, 1])
     bincount = np.bincount
@@ -655,7 +655,7 @@ def test_a_record_has_one_class_in_all_tables(model, module, counts, drawn, monk
     assert {*np.concatenate([np.ravel(table) for _, table in drawn])} <= {0, 10}
 
 
-def test_duplicates_in_one_row_are_added_the_same_whatever_other_rows_hold():
+def test_duplicates_in_a_row_are_added_independently_of_other_rows():
     # scipy sorts all rows if one is unsorted, which can exchange entries of one cell.
     rng = np.random.default_rng(10)
     columns, entries = np.sort(rng.integers(0, 2, 60)), rng.choice([0.1, 0.2, 0.3, 0.7, 1.1], 60)

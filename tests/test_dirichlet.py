@@ -8,7 +8,7 @@ from skdirdp.mechanisms import DirichletMechanism, SimplexMechanism
 from tests.probes import Recorder
 
 N_DRAWS = 100_000
-# Down to near the least normal number, below which an entry is not told from 0.
+# Down to the smallest normal number, below which entries underflow.
 THRESHOLDS = [1e-306, 1e-290, 1e-200, 1e-60, 1e-9, 0.1, 0.6]
 
 
@@ -50,10 +50,10 @@ def test_a_vector_on_the_simplex_has_the_same_marginals():
         assert_marginal(draws[:, cell], mechanism.k * share, mechanism.k * (1 - share))
 
 
-# --- Readings -------------------------------------------------------------------
+# --- Estimates ------------------------------------------------------------------
 
 
-def test_a_release_is_read_without_bias():
+def test_estimates_from_a_release_are_unbiased():
     mechanism, counts = DirichletMechanism(r=0.5, alpha=2.0), np.array([0.0, 3.0, 40.0, 300.0])
     released = mechanism.draw(np.tile(counts, (20_000, 1)), np.random.default_rng(3))
     found = np.array([mechanism.unbiased(row, counts.sum()) for row in released])
@@ -102,7 +102,7 @@ def test_limits_without_noise_are_the_shares_themselves():
         exact.with_precision(0.0)
 
 
-def test_what_has_too_many_bits_is_refused_before_the_charge():
+def test_parameters_with_too_many_bits_are_refused_before_the_charge():
     # The largest count is whole, and would fit if all were.
     recorder = Recorder()
     mechanism = DirichletMechanism(r=0.7, alpha=1.0)

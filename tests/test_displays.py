@@ -1,4 +1,4 @@
-"""The displays: what they draw is what was released, and what it exactly cost."""
+"""Displays draw released values and exact costs."""
 
 import ast
 import sys
@@ -33,6 +33,7 @@ from skdirdp.displays import (
     LedgerDisplay,
     MarginsDisplay,
     PrivacyProfileDisplay,
+    TradeOffDisplay,
 )
 from skdirdp.displays.network import layered
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
@@ -95,7 +96,7 @@ EVERY_DISPLAY = [
 ]
 
 
-# What all displays share -----------------------------------------------------------
+# All displays -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("draw", EVERY_DISPLAY)
@@ -129,7 +130,7 @@ def test_a_display_has_a_title_and_room_for_its_labels(draw):
 
 
 @pytest.mark.parametrize("draw", EVERY_DISPLAY)
-def test_without_matplotlib_a_display_says_what_to_install(draw, monkeypatch):
+def test_without_matplotlib_the_error_names_the_extra_to_install(draw, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r"matplotlib is needed.*pip install matplotlib"):
@@ -139,7 +140,7 @@ def test_without_matplotlib_a_display_says_what_to_install(draw, monkeypatch):
 @pytest.mark.parametrize(
     "path", sorted(Path(skdirdp.displays.__file__).parent.glob("*.py")), ids=lambda path: path.name
 )
-def test_a_display_sees_only_what_is_public(path):
+def test_a_display_uses_only_public_attributes(path):
     private = [
         f"line {node.lineno}: {ast.unparse(node)}"
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -155,7 +156,7 @@ def test_a_display_sees_only_what_is_public(path):
 
 
 class FittedHistogram(BaseEstimator):
-    """What the display reads of a fitted transformer, and no more."""
+    """The attributes of a fitted transformer that the display uses."""
 
     def __init__(self, shares, edges, band):
         self.histogram_ = [np.ones(1), np.array(shares)]
@@ -229,6 +230,23 @@ def test_a_histogram_with_the_mechanism_of_least_divergence_has_a_band():
     assert np.mean((display.lower <= display.density) & (display.density <= display.upper)) > 0.95
 
 
+# TradeOffDisplay ---------------------------------------------------------------------
+
+
+def test_the_trade_off_is_that_of_the_release():
+    rates, bounds = GAUSSIAN.trade_off()
+    display = TradeOffDisplay.from_mechanism(GAUSSIAN, name="noise")
+    np.testing.assert_array_equal(display.line_.get_data(), (rates, bounds))
+    accountant = PrivacyAccountant(epsilon=10.0, adaptive=False)
+    accountant.charge(GAUSSIAN)
+    by_accountant = TradeOffDisplay.from_accountant(accountant)
+    np.testing.assert_allclose(by_accountant.true_positive_rate, bounds)
+    twice = TradeOffDisplay.from_mechanism(GAUSSIAN, releases=2, ax=display.ax_)
+    assert np.all(twice.true_positive_rate >= bounds)
+    with pytest.raises(TypeError, match="fitted private estimator"):
+        TradeOffDisplay.from_estimator(CategoricalNB().fit([[0], [1]], [0, 1]))
+
+
 # PrivacyProfileDisplay -------------------------------------------------------------
 
 
@@ -294,17 +312,17 @@ def test_the_profile_of_an_accountant_is_that_of_all_charges():
     assert display.budget == (2.0, 1e-6)
 
 
-def test_the_profile_of_an_adaptive_limit_is_that_of_whatever_it_admits():
+def test_the_profile_of_an_adaptive_limit_bounds_all_admitted_charges():
     accountant = PrivacyAccountant(epsilon=2.0, delta=1e-6)
     accountant.charge(DIRICHLET, releases=3)
     first = PrivacyProfileDisplay.from_accountant(accountant)
     assert np.interp(2.0, first.epsilon, first.delta) == pytest.approx(1e-6, rel=0.1)
-    # It is above what was charged, and further charges leave it as it is.
+    # It is above the charges, and further charges do not change it.
     assert (Composition([(DIRICHLET, 3)]).delta(first.epsilon) <= first.delta).all()
     accountant.charge(GAUSSIAN)
     second = PrivacyProfileDisplay.from_accountant(accountant, epsilons=first.epsilon)
     np.testing.assert_array_equal(first.delta, second.delta)
-    assert "whatever is admitted" in texts(second.ax_)
+    assert "all admitted charges" in texts(second.ax_)
 
 
 def test_the_profile_of_an_accountant_marks_the_total_and_ends_where_delta_is_negligible():
@@ -340,7 +358,7 @@ def test_a_guarantee_that_may_fail_is_drawn_down_to_its_failure():
     assert display.delta[-1] == pytest.approx(1e-4, rel=0.2)
 
 
-def test_there_is_no_profile_of_what_is_not_private():
+def test_without_privacy_there_is_no_profile():
     X, y = records()
     with pytest.raises(ValueError, match=r"epsilon must be finite for a profile; .*epsilon=inf"):
         PrivacyProfileDisplay.from_estimator(classifier(epsilon=INF).fit(X, y))
@@ -430,7 +448,7 @@ def test_results_from_elsewhere_are_drawn_with_their_mean_and_spread():
     np.testing.assert_array_equal(given.spread, [0.2, 0.1])
 
 
-def test_a_curve_refuses_what_it_cannot_draw():
+def test_a_budget_curve_refuses_invalid_input():
     with pytest.raises(ValueError, match="epsilons must be greater than 0; got 0"):
         curve(classifier(), epsilons=[0.0, 1.0])
     with pytest.raises(ValueError, match="epsilons must be one or more finite numbers"):
@@ -443,7 +461,7 @@ def test_a_curve_refuses_what_it_cannot_draw():
         BudgetCurveDisplay.from_results([1, 2], [0.1, 0.2], [0.1])
 
 
-# What displays ask an accountant for -----------------------------------------------
+# Methods of an accountant for displays ------------------------------------------------
 
 
 def test_the_running_total_is_the_composition_of_the_charges_so_far():
@@ -558,7 +576,7 @@ def test_the_ledger_marks_where_privacy_ends():
     assert texts(display.ax_)[-1] == "infinite from here on"
 
 
-def test_a_ledger_display_refuses_what_it_cannot_draw():
+def test_a_ledger_display_refuses_invalid_input():
     with pytest.raises(ValueError, match="at least 1 charge; got 0"):
         LedgerDisplay.from_accountant(PrivacyAccountant())
     with pytest.raises(ValueError, match="by must be one of 'charge', 'time'; got 'day'"):
@@ -616,7 +634,7 @@ def test_the_least_probable_of_many_states_are_drawn_together():
     np.testing.assert_allclose(display.tables["d"].sum(axis=1), 1)
 
 
-def test_a_network_display_refuses_what_it_cannot_draw():
+def test_a_network_display_refuses_invalid_input():
     model = network()
     with pytest.raises(ValueError, match=r"nodes must be at least 1 node .*; got 'z'"):
         BayesNetDisplay.from_estimator(model, nodes=["a", "z"])

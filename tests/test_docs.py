@@ -1,8 +1,9 @@
-"""The documentation names what exists, and its code runs."""
+"""Names in the documentation exist, and its code runs."""
 
 import ast
 import importlib
 import re
+import shlex
 import warnings
 from pathlib import Path
 
@@ -10,7 +11,10 @@ import numpy as np
 import pytest
 
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp.reporting.statements import ADAPTIVE_LIMIT
+from skdirdp.accounting import ApproximateDP
+from skdirdp.command import main
+from skdirdp.mechanisms import calibrate
+from skdirdp.reporting.statements import ADAPTIVE_LIMIT, percent_up
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -63,7 +67,7 @@ def test_every_public_name_is_on_the_api_page(module):
     assert [name for name in public if id(named(f"skdirdp{module}.{name}")) not in listed] == []
 
 
-def test_what_estimators_and_accountants_return_is_on_the_api_page():
+def test_return_types_of_public_methods_are_on_the_api_page():
     assert {f"skdirdp.{name}" for name in ALSO} <= listed_names()
 
 
@@ -82,7 +86,7 @@ def test_links_between_pages_lead_somewhere():
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
-def test_no_section_stands_twice(page):
+def test_no_section_is_duplicated(page):
     headings = re.findall(r"^##+ .*$", page.read_text(encoding="utf-8"), re.MULTILINE)
     assert len(headings) == len(set(headings))
 
@@ -120,6 +124,55 @@ def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
             exec(compile(block, f"{page}.md", "exec"), names)
 
 
+def test_a_table_with_a_schema_needs_few_lines_or_commands_one_budget_and_no_warning(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    text = (DOCS / "schema.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:\w+)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    table, draft, schema, fit, commands, bins = blocks
+    assert sum(bool(line) for line in (draft + fit).splitlines()) <= 15
+    names: dict = {}
+
+    def run(block):
+        exec(compile(block, "schema.md", "exec"), names)
+        return capsys.readouterr().out
+
+    def fill_in_the_draft():
+        draft = Path("visits.toml").read_text(encoding="utf-8")
+        assert re.findall(r'^"(\w+)" = {}$', draft, re.MULTILINE) == list(names["table"])
+        Path("visits.toml").write_text(schema, encoding="utf-8")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(table)
+        run(draft)
+        fill_in_the_draft()
+        assert run(fit) == "one person, of whom up to 3 records are counted\n"
+        assert run(bins).startswith("[5 3 4 5]\n")
+        charges = names["accountant"].history()
+        assert [charge["epsilon"] for charge in charges] == pytest.approx([1.0, 1.0])
+        assert names["accountant"].total() <= 2.0
+        other = tmp_path / "other"
+        other.mkdir()
+        Path("visits.csv").rename(other / "visits.csv")
+        monkeypatch.chdir(other)
+        lines = [shlex.split(line, comments=True) for line in commands.splitlines()]
+        assert len(lines) <= 4
+        for number, (program, *words) in enumerate(lines):
+            assert program == "skdirdp"
+            if ">" in words:
+                words = [*words[: words.index(">")], "-o", words[-1]]
+            assert main(words) == 0
+            output = capsys.readouterr()
+            assert "Warning" not in output.out + output.err
+            if number == 0:
+                fill_in_the_draft()
+    assert "ε = 2" in output.out
+    header = Path("synthetic.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert header.split(",") == [name for name in names["table"] if name != "patient"]
+
+
 def numbers_after_code(text):
     """Statements that end in a comment with a number, `# 2.57: ...`, and that number."""
     for block in re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
@@ -129,10 +182,8 @@ def numbers_after_code(text):
             yield node, comment and comment[1]
 
 
-@pytest.mark.parametrize("page", ["index", "accountant"])
-def test_the_numbers_beside_the_code_of_a_page_are_those_that_it_gives(
-    page, tmp_path, monkeypatch, capsys
-):
+@pytest.mark.parametrize("page", ["index", "accountant", "which_epsilon"])
+def test_numbers_in_pages_are_those_of_their_code(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names: dict = {}
     checked = 0
@@ -147,7 +198,23 @@ def test_the_numbers_beside_the_code_of_a_page_are_those_that_it_gives(
         shown = f"{value:.{decimals}f}" if value is not None else capsys.readouterr().out.strip()
         assert shown == number, ast.unparse(node)
         checked += 1
-    assert checked == {"index": 1, "accountant": 5}[page]
+    assert checked == {"index": 1, "accountant": 5, "which_epsilon": 13}[page]
+
+
+def test_the_table_of_epsilons_has_the_rates_of_its_noise():
+    text = (DOCS / "which_epsilon.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| ([\d.]+) \| ([\d.]+%) \| ([\d.]+%) \| ([\d.]+%) \|$", text, re.MULTILINE
+    )
+    assert len(rows) == 7
+    for epsilon, *shown in rows:
+        noise = calibrate("gaussian", epsilon=float(epsilon), delta=1e-5)
+        rate, posterior = noise.true_positive_rate(0.01), noise.posterior(0.1)
+        guess = percent_up(noise.advantage() / 2, 50)
+        assert shown == [percent_up(rate), percent_up(posterior), guess]
+    alone = {epsilon: ApproximateDP(epsilon, 1e-5) for epsilon in (1.0, 3.0)}
+    assert f"allows {percent_up(alone[1.0].advantage() / 2, 50)} right guesses" in text
+    assert f"allows {percent_up(alone[3.0].true_positive_rate(0.01))} detections" in text
 
 
 def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold():
@@ -173,7 +240,7 @@ def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold
     assert not accountant.affords(kind, releases=7 * releases)
 
 
-def test_the_readme_shows_what_is_spent_of_its_limit():
+def test_the_readme_shows_the_spent_share_of_its_limit():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.search(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[1]
     names: dict = {}

@@ -32,7 +32,8 @@ OWN_TEXTS = {
     "mechanism": {skdirdp.PrivateDirichletPosterior},
     "calibration": {skdirdp.PrivateDirichletPosterior},
     # The noise of a vocabulary does not depend on the number of records; fractions do.
-    "n_samples": {skdirdp.PrivateCountVectorizer},
+    # Without it, the classifier estimates the number of records within its budget.
+    "n_samples": {skdirdp.PrivateCountVectorizer, skdirdp.PrivateTableClassifier},
     # Histograms and networks with learnt structure are post-processed by other methods.
     "postprocess": {skdirdp.DirichletHistogramTransformer, skdirdp.PrivateBayesNet},
 }

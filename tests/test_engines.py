@@ -71,7 +71,7 @@ BINS = DirichletHistogramTransformer(
 STATES = {"code": range(4), "flag": [False, True], "colour": COLOURS, "label": CLASSES}
 NETWORK = PrivateBayesNetMLE({"flag": ["code"], "label": ["flag", "colour"]}, states=STATES)
 
-#: A model, its features, and what else is given to fit.
+#: A model, its features, and further arguments of fit.
 FITS = {
     "categorical": (CATEGORICAL, ["code", "flag"], {"y": "label"}),
     "multinomial": (MULTINOMIAL, ["much", "little"], {"y": "label"}),
@@ -86,11 +86,11 @@ WEIGHTED = [name for name in FITS if FITS[name][2]]
 
 
 def counted(name, table=None, frame=None, **more):
-    """The fitted model, and the exact tables that it handed to its mechanisms."""
+    """Return the fitted model, and the exact tables that its mechanisms received."""
     model, features, given = FITS[name]
     given = {**given, **more}
     frame = records() if frame is None else frame
-    # Whoever asks for a column that is not given a part gets it as a feature.
+    # A column without a role is a feature.
     frame = frame[list(dict.fromkeys([*features, *given.values()]))]
     model = clone(model)
     if "sample_weight" in given:
@@ -294,7 +294,7 @@ def test_frames_without_order_refuse_persons_with_more_rows_than_declared(table)
     few = frame[frame.groupby("person").cumcount() < 3]
     model.fit(IN_GROUPS[table](few[columns]), "label", groups="person")
     assert len(model.accountant.charges) == 1
-    # What was refused was not left out, so that the bound stays a declaration.
+    # The refused records were not removed, so the bound is still a declaration.
     assert str(model.privacy_.unit) == "one person with up to 3 records (declared, not checked)"
     gaps = few.astype({"person": "Int64"})
     gaps.loc[gaps.index[5], "person"] = pd.NA
@@ -400,7 +400,7 @@ def test_bad_cells_are_refused_as_in_memory_and_not_shown(fault, table):
 
 
 @pytest.mark.parametrize("table", names(ELSEWHERE))
-def test_text_where_numbers_are_needed_is_refused_without_showing_it(table):
+def test_text_instead_of_numbers_is_refused_without_showing_it(table):
     for name in ("categorical", "multinomial", "bins"):
         column = FITS[name][1][0]
         frame = records().astype({column: str})
@@ -415,7 +415,7 @@ def test_an_empty_table_is_refused(table):
             counted(name, ELSEWHERE[table], records().iloc[:0])
 
 
-def test_more_different_values_than_are_declared_do_not_come_to_the_client():
+def test_too_many_distinct_values_are_not_sent_to_the_client():
     frame = records(5000)
     frame["code"] = np.arange(len(frame))
     seen = []
@@ -429,7 +429,7 @@ def test_more_different_values_than_are_declared_do_not_come_to_the_client():
     assert max(seen) == 4 * 3 + 1
 
 
-def test_weights_that_change_between_two_queries_keep_to_their_bound():
+def test_weights_that_change_between_queries_stay_within_their_bound():
     frame = records(60)[["code", "flag", "label", "weight"]]
     large = frame.assign(weight=1e6)
     model = clone(CATEGORICAL).set_params(max_weight=2)
@@ -463,7 +463,7 @@ ODD_NAMES += ["__skdirdp_column1"]
 @pytest.mark.parametrize("column", ODD_NAMES)
 @pytest.mark.parametrize("table", names(IN_GROUPS))
 @pytest.mark.parametrize("name", ["categorical", "multinomial", "bins", "network"])
-def test_a_name_that_an_engine_could_take_for_more_is_that_of_one_column(name, table, column):
+def test_special_characters_in_a_name_are_escaped(name, table, column):
     frame = records(50)[["code", "flag", "label"]].astype({"flag": int})
     frame = frame.assign(**{column: 2 - frame["flag"]})
     features = ["code", "flag", column]
@@ -487,7 +487,7 @@ def test_a_name_that_an_engine_could_take_for_more_is_that_of_one_column(name, t
 
 
 @pytest.mark.parametrize("column", ["*", "a.b", "^a$", 'a "b"'])
-def test_a_name_that_an_unknown_engine_could_take_for_more_is_refused(column):
+def test_special_characters_in_a_name_are_refused_for_unknown_engines(column):
     frame = records(50)[["code", "label"]].assign(**{column: 1})
     model = DirichletCategoricalNB(classes=CLASSES, n_categories=4, accountant=Recorder())
     with pytest.raises(ValueError, match="Rename it"):
@@ -495,7 +495,7 @@ def test_a_name_that_an_unknown_engine_could_take_for_more_is_refused(column):
     assert model.accountant.charges == []
 
 
-def test_a_name_is_not_taken_for_a_part_of_a_column_or_for_that_of_a_table():
+def test_a_name_refers_neither_to_a_field_nor_to_a_table():
     query = """SELECT {'b': 0} AS a, 1 AS "a.b", 0 AS c, 1 AS "t.c" FROM range(20)"""
     relation = duckdb.sql(query).set_alias("t")
     nodes = dict.fromkeys(["a.b", "t.c"], ())
@@ -504,7 +504,7 @@ def test_a_name_is_not_taken_for_a_part_of_a_column_or_for_that_of_a_table():
     assert [np.ravel(table).tolist() for _, table in found] == [[0, 20], [0, 20]]
 
 
-def test_columns_whose_names_differ_in_case_stay_apart():
+def test_columns_whose_names_differ_in_case_are_different():
     relation = duckdb.sql('SELECT 0 AS a, 1 AS "A" FROM range(20)')
     nodes = dict.fromkeys("aA", ())
     with drawn_tables() as found:
@@ -539,7 +539,7 @@ def unreadable(frame):
 
 
 @pytest.mark.parametrize("parameter", UNDECLARED)
-def test_what_is_public_must_be_declared_before_anything_is_read(parameter):
+def test_public_parameters_must_be_declared_before_data_are_read(parameter):
     model, name = UNDECLARED[parameter]
     _, features, given = FITS[name]
     table = dask_frame(records()[list(dict.fromkeys([*features, *given.values()]))])
@@ -558,7 +558,7 @@ def test_a_bound_of_weights_must_be_declared_too():
         )
 
 
-def test_exact_quantiles_are_refused_where_not_all_values_are_at_hand():
+def test_exact_quantiles_are_refused_for_data_out_of_memory():
     exact = DirichletHistogramTransformer(bounds=(0, 5), epsilon=float("inf"))
     table = dask_frame(records()[["much", "little"]])
     with pytest.raises(ValueError, match="epsilon must be finite, or strategy 'uniform'"):
@@ -582,7 +582,7 @@ def test_wrong_names_of_columns_are_refused(given, message):
             clone(CATEGORICAL).fit(table(frame), given.get("y"), groups=given.get("groups"))
 
 
-def test_labels_beside_a_table_must_fit_its_partitions():
+def test_separate_labels_must_match_the_partitions():
     frame = records()
     table = dask_frame(frame)
     with pytest.raises(TypeError, match="y must be a Dask array or Series"):
@@ -601,7 +601,7 @@ def test_labels_beside_a_table_must_fit_its_partitions():
 
 
 @pytest.mark.parametrize("X", ["records/*.parquet", iter([[1, 2]]), (row for row in [[1]])])
-def test_the_error_for_an_unknown_kind_lists_all_that_are_known(X):
+def test_the_error_for_an_unknown_kind_lists_the_supported_ones(X):
     with pytest.raises(TypeError) as caught:
         clone(CATEGORICAL).fit(X, "label")
     for kind in KINDS:
@@ -680,7 +680,7 @@ def test_predictions_of_dask_collections_are_lazy_and_those_of_memory():
                 np.testing.assert_array_equal(found.compute(), getattr(model, method)(X))
 
 
-def test_a_prediction_of_dask_collections_releases_what_was_counted_in_batches():
+def test_prediction_of_dask_collections_releases_pending_counts():
     frame = records()
     X = frame[["code", "flag"]]
     model = clone(CATEGORICAL).set_params(accountant=Recorder())
@@ -728,7 +728,7 @@ def test_predictions_of_other_lazy_frames_are_refused():
 # --- Progress -------------------------------------------------------------------
 
 
-def test_progress_is_shown_to_those_who_watch_and_to_nobody_else(monkeypatch, capsys):
+def test_progress_is_shown_in_interactive_sessions_only(monkeypatch, capsys):
     frame = records()[["code", "flag", "label"]]
     shown = {"dask": "Completed", "arrow dataset": "batch", "polars lazy": "table"}
     for table in shown:

@@ -1,4 +1,4 @@
-"""Fits on a real cluster of processes: one charge, right counts, whatever is lost."""
+"""Fits on a cluster of processes: one charge and correct counts, even if workers are lost."""
 
 import os
 import signal
@@ -41,7 +41,7 @@ def client():
 
 @pytest.fixture
 def accountant(tmp_path):
-    """One whose ledger outlives the process, and tells what was charged."""
+    """Accountant whose ledger is a file."""
     return PrivacyAccountant(epsilon=2.5, delta=1e-5, path=tmp_path / "ledger.sqlite")
 
 
@@ -71,7 +71,7 @@ def assert_counts(found, frame):
     np.testing.assert_array_equal(flags, pd.crosstab(frame["label"], frame["flag"]))
 
 
-def test_processes_count_and_the_client_pays_once(client, frame, accountant):
+def test_worker_processes_count_and_the_client_charges_once(client, frame, accountant):
     model = clone(MODEL).set_params(accountant=accountant)
     columns = ["code", "flag", "label"]
     assert_counts(tables_of(model, dask_frame(frame[columns]), "label"), frame)
@@ -89,7 +89,7 @@ def test_persons_are_bounded_over_processes(client, frame):
 
 
 def test_no_row_is_sent_to_the_client(client, frame):
-    """What comes back is as large as the tables, however many rows there are."""
+    """The size of the result is that of the tables, for any number of rows."""
     received = []
     gather = client._gather
 
@@ -123,7 +123,7 @@ def test_a_refusal_from_a_worker_shows_no_data_there_or_here(client, frame, acco
     assert len(accountant) == 0
 
 
-def test_incremental_with_processes_fails_at_once_and_says_why(client, frame):
+def test_incremental_with_processes_fails_with_an_explanation(client, frame):
     Incremental = pytest.importorskip("dask_ml.wrappers", exc_type=ImportError).Incremental
 
     X = da.from_array(frame[["code", "flag"]].to_numpy(), chunks=(300, 2))
@@ -177,7 +177,7 @@ def test_a_worker_that_is_killed_costs_neither_a_charge_nor_a_count(frame, accou
     assert model.privacy_.n_records == 900
 
 
-def test_workers_that_keep_dying_release_nothing_and_the_ledger_tells(frame, accountant):
+def test_nothing_is_released_or_charged_if_workers_keep_dying(frame, accountant):
     table = dask_frame(frame[["code", "flag", "label"]])
     model = clone(MODEL).set_params(accountant=accountant)
     with (
@@ -191,7 +191,7 @@ def test_workers_that_keep_dying_release_nothing_and_the_ledger_tells(frame, acc
     assert len(PrivacyAccountant(path=accountant.path)) == 0
 
 
-def test_a_cluster_that_is_lost_releases_nothing_and_the_ledger_tells(frame, accountant):
+def test_nothing_is_released_or_charged_if_a_cluster_is_lost(frame, accountant):
     table = dask_frame(frame[["code", "flag", "label"]])
     bins = DirichletHistogramTransformer(n_categories=[3, 2], accountant=accountant)
     with small_cluster() as cluster, Client(cluster):
@@ -202,5 +202,5 @@ def test_a_cluster_that_is_lost_releases_nothing_and_the_ledger_tells(frame, acc
         with pytest.raises(RuntimeError, match=r"Nothing was released.*not charged"):
             model.fit(slow, "label")
     assert not hasattr(model, "classes_")
-    # What was released before is still there, and nothing else.
+    # The earlier release is unchanged.
     assert len(PrivacyAccountant(path=accountant.path)) == 1

@@ -32,7 +32,7 @@ def records():
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 @pytest.mark.parametrize("labels", ["numbers", "words"])
-def test_onnx_predicts_what_was_released(model, labels):
+def test_onnx_models_predict_the_same(model, labels):
     pytest.importorskip("skl2onnx", reason="skl2onnx is not installed")
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     from skl2onnx import to_onnx
@@ -56,7 +56,7 @@ def test_onnx_predicts_what_was_released(model, labels):
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-def test_a_skops_file_asks_to_trust_what_is_public_and_nothing_else(model):
+def test_skops_files_contain_only_public_types(model):
     skops = pytest.importorskip("skops.io", reason="skops is not installed")
     X, y = records()
     model.set_params(accountant=PrivacyAccountant()).fit(X, y)
@@ -72,7 +72,7 @@ def test_a_skops_file_asks_to_trust_what_is_public_and_nothing_else(model):
     model.set_params(accountant=None)
 
 
-def test_a_network_goes_to_bif_and_back(tmp_path):
+def test_a_network_round_trips_through_bif(tmp_path):
     from pgmpy.readwrite import BIFReader, BIFWriter
 
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""Accountants whose limit is for adaptive spending, beside those for plans."""
+"""Accountants with adaptive limits and with limits for fixed plans."""
 
 import json
 import pickle
@@ -34,7 +34,7 @@ def spent(accountant):
 # Two promises, and the words for them ----------------------------------------------
 
 
-def test_limits_are_for_adaptive_spending_unless_asked_otherwise():
+def test_limits_are_adaptive_by_default():
     assert PrivacyAccountant(**LIMIT).adaptive
     assert PrivacyAccountant().adaptive
     assert not PrivacyAccountant(**LIMIT, adaptive=False).adaptive
@@ -52,7 +52,7 @@ def test_each_promise_has_its_own_numbers():
     exact = Composition([(TABLE, 50)]).epsilon(1e-5)
     assert plan.total() == exact == pytest.approx(1 - plan.remaining(), rel=1e-12)
     assert plan.running_total() == [exact]
-    # What holds whatever comes next is the limit, at its own delta and at others.
+    # The limit holds for all future charges, at its own delta and at others.
     assert adaptive.total() == 1.0
     assert adaptive.total(1e-6) > 1.0 > adaptive.total(1e-4) > exact
     holds = PrivacyFilter(TABLE, 50, 1.0, 1e-5)
@@ -62,7 +62,7 @@ def test_each_promise_has_its_own_numbers():
     assert adaptive.running_total(1e-5) == [1.0]
 
 
-def test_each_promise_is_told_by_the_repr_and_by_refusals():
+def test_repr_and_errors_state_the_kind_of_limit():
     adaptive, plan = PrivacyAccountant(**LIMIT), PrivacyAccountant(**LIMIT, adaptive=False)
     adaptive.charge(TABLE, releases=133)
     plan.charge(TABLE, releases=133)
@@ -132,10 +132,10 @@ def test_curves_are_those_of_the_promise():
     assert adaptive.curves()[0].delta(1.0) == pytest.approx(1e-5, rel=1e-6)
 
 
-# What is admitted ------------------------------------------------------------------
+# Admission --------------------------------------------------------------------------
 
 
-def test_charges_are_admitted_as_the_filter_of_the_first_one_says():
+def test_the_filter_of_the_first_charge_decides_on_later_ones():
     accountant = PrivacyAccountant(**LIMIT)
     spending = PrivacyFilter(NOISE, 2, 1.0, 1e-5)
     counts = {NOISE: 0, TABLE: 0, PureDP(0.02): 0, ZeroConcentratedDP(1e-4): 0}
@@ -167,7 +167,7 @@ def test_the_order_of_later_charges_does_not_matter():
     assert spends[0] == spends[1]
 
 
-def test_what_is_added_up_step_by_step_is_the_sum_from_scratch():
+def test_incremental_sums_equal_sums_from_scratch():
     limit = limit_for(LimitParameters(1.0, 1e-5, None, adaptive=True))
     kinds = [NOISE, TABLE, PureDP(0.02), ZeroConcentratedDP(1e-4), ApproximateDP(0.01, 1e-9)]
     first = (encode(NOISE), 2)
@@ -240,13 +240,13 @@ def test_stored_ledgers_for_fixed_plans_stay_so(tmp_path, name):
         PrivacyAccountant(path=path, adaptive=True)
 
 
-def test_a_pickle_keeps_the_promise():
+def test_a_pickle_has_the_same_limit():
     for adaptive in (True, False):
         accountant = PrivacyAccountant(**LIMIT, adaptive=adaptive)
         assert pickle.loads(pickle.dumps(accountant)).adaptive is adaptive
 
 
-def test_another_process_decides_alike(tmp_path):
+def test_another_process_makes_the_same_decisions(tmp_path):
     path = tmp_path / "ledger"
     accountant = PrivacyAccountant(**LIMIT, path=path)
     accountant.charge(NOISE, releases=2)

@@ -298,7 +298,7 @@ def test_failures_use_their_own_share_of_delta():
     assert not spending.admits({GAUSSIAN: 1, each: number + 1})
 
 
-def test_all_budgets_together_keep_within_the_limit():
+def test_all_budgets_together_are_within_the_limit():
     for kind in (*KINDS, ZeroConcentratedDP(0.004), JointMechanism(((GAUSSIAN, 1), (HEAVY, 2)))):
         for epsilon, delta in ((1.0, 1e-5), (3.0, 1e-6), (0.7, 1e-2)):
             spending = PrivacyFilter(kind, 1, epsilon, delta)
@@ -309,7 +309,7 @@ def test_all_budgets_together_keep_within_the_limit():
             assert spending.delta(spending.epsilon(delta * 2)) <= 2 * delta * (1 + 1e-9)
 
 
-# What is admitted ------------------------------------------------------------------
+# Admission --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("number", [1, 2, 7, 19])
@@ -359,7 +359,7 @@ def test_a_first_charge_may_take_the_whole_limit(whole):
         PureDP(0.05),
     ],
 )
-def test_a_kind_that_is_repeated_keeps_95_percent(kind, limit):
+def test_a_repeated_kind_gets_95_percent(kind, limit):
     exact = filters._copies_within(kind, 1, *limit)
     assert Composition([(kind, exact)]).delta(limit[0]) <= limit[1]
     assert Composition([(kind, exact + 1 + exact // 1000)]).delta(limit[0]) > limit[1]
@@ -368,13 +368,13 @@ def test_a_kind_that_is_repeated_keeps_95_percent(kind, limit):
     assert not spending.admits({kind: exact + 1 + exact // 1000})
 
 
-def test_mixed_spending_keeps_three_quarters():
+def test_mixed_charges_get_three_quarters():
     kinds = [
         GaussianMechanism(sigma=160.0),
         DirichletMechanism(r=0.02, alpha=32.0),
         DirichletMechanism(r=0.1, alpha=120.0),
     ]
-    # What exact composition admits of each, and not one more.
+    # The number that exact composition admits of each kind.
     for epsilon, delta, exact in ((1.0, 1e-5, 265), (3.0, 1e-6, 1549)):
         deltas = [
             Composition([(kind, number) for kind in kinds]).delta(epsilon)
@@ -428,8 +428,8 @@ def test_copies_are_for_one_kind_whose_renyi_curve_implies_more_than_its_pairs()
 def test_a_first_charge_decides_the_same_filter_in_every_version(
     first, direction, number, order, divergence, failure
 ):
-    # A ledger holds its first charge and not the filter: what was admitted by one filter is
-    # covered by no other. Whoever changes these numbers has to store which filter a ledger has.
+    # A ledger stores its first charge and not the filter: charges admitted by one filter are
+    # not covered by another. If these numbers change, ledgers must store their filter.
     main, other = PrivacyFilter(*first, 1.0, 1e-5).budgets[direction]
     assert main.number == number
     assert other.order == pytest.approx(order, rel=1e-12)

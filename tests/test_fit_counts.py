@@ -190,7 +190,7 @@ def test_wrong_counts_are_refused_before_anything_is_charged(wrong, n_samples, m
     assert len(model.accountant.charges) == 1
 
 
-def test_sums_beyond_what_the_bounds_allow_are_refused():
+def test_sums_above_their_bounds_are_refused():
     model = clone(NAIVE_BAYES["multinomial"][0])
     tables = {"class_count": [1, 1], "feature_count": [[3, 0], [2, 2]]}
     with pytest.raises(

@@ -25,7 +25,7 @@ SMALL = PureDP(0.001)
 
 
 def forge(path, spec, releases=1, **columns):
-    """Insert a charge with the hash that follows, as somebody who knows the format can."""
+    """Insert a charge with a valid hash."""
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
         ((entries, head),) = connection.execute("SELECT entries, hash FROM heads")
@@ -70,7 +70,7 @@ def readings(accountant, tmp_path, kind):
 
 
 def not_refused(accountant, tmp_path, kind=SMALL):
-    """The readings that do not raise a LedgerError, with what they did instead."""
+    """Return the methods that do not raise a LedgerError, with their results."""
     found, messages = {}, []
     for name, read in readings(accountant, tmp_path, kind).items():
         try:
@@ -97,7 +97,7 @@ LIMITS = {
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("is_open", [True, False])
-def test_charges_beyond_the_limit_are_refused_by_all_that_reads_them(
+def test_forged_charges_beyond_the_limit_are_refused_by_all_readers(
     limit, before, is_open, tmp_path
 ):
     path = tmp_path / "ledger.sqlite"
@@ -127,7 +127,7 @@ def test_a_forged_key_does_not_excuse_charges_beyond_an_adaptive_limit(tmp_path)
     assert not_refused(accountant, tmp_path) == {}
 
 
-def test_a_charge_that_was_admitted_to_the_last_digit_is_not_refused_when_it_is_read(tmp_path):
+def test_a_charge_admitted_at_the_limit_is_accepted_when_read(tmp_path):
     for epsilon in [0.1, 0.3, 1.0, 3.0]:
         for releases in [1, 7, 14]:
             kind = DirichletMechanism.calibrate(
@@ -268,12 +268,12 @@ def assert_senseless(tmp_path, spec, **columns):
 
 
 @pytest.mark.parametrize("name", SENSELESS_SPECS)
-def test_a_mechanism_that_makes_no_sense_is_a_ledger_error_and_nothing_else(name, tmp_path):
+def test_an_invalid_mechanism_is_a_ledger_error(name, tmp_path):
     assert_senseless(tmp_path, SENSELESS_SPECS[name])
 
 
 @pytest.mark.parametrize("name", SENSELESS_COLUMNS)
-def test_a_charge_that_makes_no_sense_is_a_ledger_error_and_nothing_else(name, tmp_path):
+def test_an_invalid_charge_is_a_ledger_error(name, tmp_path):
     assert_senseless(tmp_path, encode(PureDP(0.001)), **SENSELESS_COLUMNS[name])
 
 
@@ -307,7 +307,7 @@ def test_charges_that_cannot_be_composed_are_a_ledger_error_and_nothing_else(tmp
         {"epsilon": None, "renyi_order": 2.0},
     ],
 )
-def test_limits_that_make_no_sense_are_a_ledger_error_and_nothing_else(change, tmp_path):
+def test_invalid_limits_are_a_ledger_error(change, tmp_path):
     path = tmp_path / "ledger.sqlite"
     header = PrivacyAccountant(epsilon=1.0, path=path)._ledger.header
     stored = {"epsilon": 1.0, "delta": 1e-5, "renyi_order": None} | change

@@ -27,11 +27,11 @@ from skdirdp.histogram.histogram import (
     assign_bins,
     count_fine_bins,
     observed_bounds,
-    project_to_simplex,
 )
 from skdirdp.mechanisms.base import Mechanism, Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.tables import CountTable
+from skdirdp.postprocessing.estimates import project_counts
 from skdirdp.schema import fine_grid, quantile_borders
 from tests.probes import Recorder, drawn_tables
 
@@ -120,7 +120,7 @@ def test_a_constant_column_without_privacy_is_kbins_discretizers(bounds, encode)
     assert ours.set_params(encode="density").transform(X).tolist() == [[1.0]] * 30
 
 
-def test_noisy_edges_given_to_kbins_discretizer_bin_alike():
+def test_kbins_discretizer_with_noisy_edges_gives_the_same_bins():
     X = columns()
     ours = public().fit(X)
     theirs = KBinsDiscretizer(3, encode="ordinal", strategy="uniform").fit(X)
@@ -249,7 +249,7 @@ def badly_filled(x, edges):
     """Shares of bins outside 5% to 15% that ties do not force.
 
     A value of 10% of the rows or more fills a bin by itself; so its bin may be larger,
-    and the bins beside it smaller.
+    and the adjacent bins smaller.
     """
     bins = np.searchsorted(edges[1:-1], x, side="right")
     shares = np.bincount(bins, minlength=len(edges) - 1) / len(x)
@@ -315,7 +315,7 @@ def test_other_mechanisms_give_quantiles_too(mechanism):
     assert badly_filled(X[:, 0], model.bin_edges_[0]) == []
 
 
-def test_edges_lie_on_fine_borders_so_that_bins_hold_what_was_released():
+def test_edges_are_fine_borders_so_that_shares_of_bins_are_released():
     X = columns()
     model = public(n_bins=6).fit(X)
     for edges, fine in zip(model.bin_edges_, model.fine_edges_, strict=True):
@@ -339,7 +339,7 @@ def test_edges_that_ties_leave_over_divide_the_other_values():
     assert np.median(largest) <= 260
 
 
-def test_quantile_borders_are_as_many_as_asked_and_nearest_where_they_can_be():
+def test_quantile_borders_have_the_requested_number_and_are_nearest_if_possible():
     rng = np.random.default_rng(0)
     for _ in range(60):
         size = int(rng.integers(2, 40))
@@ -363,7 +363,7 @@ def test_quantile_borders_are_as_many_as_asked_and_nearest_where_they_can_be():
 
 
 def pile(n=400):
-    """Columns of which a release makes now more, now fewer quantile bins of its own accord."""
+    """Columns whose number of distinct quantiles varies between releases."""
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=n)
     heap = np.where(rng.random(n) < 0.6, 0, rng.lognormal(y, 1.0))
@@ -459,7 +459,7 @@ def test_bounds_from_the_data_leave_room_for_the_bins(low, high):
 
 
 @pytest.mark.parametrize("n_fine_bins", [2, 3, 512, 65_536, 65_537, 100_000, 144_179])
-def test_a_grid_has_as_many_bins_as_asked_wherever_numbers_allow_it(n_fine_bins):
+def test_a_grid_has_the_requested_number_of_bins_if_floats_allow(n_fine_bins):
     for low, high in ((0.0, 1.1 * 2**17), (-1.0, 1.0), (1e15, 1e15 + 2**17), (-3e-300, 1e-299)):
         assert fine_grid(low, high, n_fine_bins, "mixed").n_bins == n_fine_bins
     few = fine_grid(1e15, 1e15 + 4, n_fine_bins, "linear")  # numbers of spacing 1/8 there
@@ -609,12 +609,12 @@ def test_categorical_columns_keep_their_categories():
             refuse(bad)
 
 
-def test_far_more_bins_than_rows_take_the_memory_of_the_bins():
+def test_many_bins_use_memory_in_proportion_to_the_bins():
     import tracemalloc
 
     X = np.random.default_rng(0).integers(0, 200_000, (1000, 1))
     model = DirichletHistogramTransformer(n_categories=200_000, encode="ordinal")
-    model.fit(X)  # imports and calibration are not what is measured
+    model.fit(X)  # exclude imports and calibration from the measurement
     tracemalloc.start()
     model.fit(X)
     peak = tracemalloc.get_traced_memory()[1]
@@ -626,11 +626,11 @@ def test_far_more_bins_than_rows_take_the_memory_of_the_bins():
     np.testing.assert_array_equal(model.transform(X), X)
 
 
-# What is made of the release -------------------------------------------------------
+# Estimates from the release -----------------------------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
-def test_the_plain_reading_publishes_what_the_mechanism_draws():
+def test_without_postprocessing_the_release_is_published():
     X = columns()
     plain = public(postprocess=False, mechanism="gaussian", random_state=7).fit(X)
     tables = [CountTable(len(X), 512, min_smoothing=0.0)] * 3
@@ -657,7 +657,7 @@ def test_the_plain_reading_publishes_what_the_mechanism_draws():
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
-def test_the_best_reading_publishes_noisy_counts_and_their_monotone_cdf(mechanism):
+def test_postprocessing_publishes_noisy_counts_and_their_monotone_cdf(mechanism):
     X = columns()
     model = public(mechanism=mechanism).fit(X)
     for k, noisy in enumerate(model.release_):
@@ -672,7 +672,7 @@ def test_the_best_reading_publishes_noisy_counts_and_their_monotone_cdf(mechanis
 
 
 @pytest.mark.parametrize("ordered", [True, False])
-def test_a_public_number_of_records_takes_its_part_of_the_noise(ordered):
+def test_a_public_number_of_records_reduces_the_noise(ordered):
     kind = {"bounds": (0, 2), "n_fine_bins": 2, "fine_scale": "linear"}
     model = DirichletHistogramTransformer(
         2, mechanism="gaussian", **(kind if ordered else {"n_categories": 2})
@@ -688,7 +688,7 @@ def test_a_public_number_of_records_takes_its_part_of_the_noise(ordered):
 @pytest.mark.parametrize(
     "change", [{"adjacency": "add_remove"}, {"max_rows": 2, "n_bins": 10}], ids=["records", "rows"]
 )
-def test_a_number_of_records_that_is_not_public_is_not_taken_for_it(change):
+def test_a_number_of_records_that_is_not_public_is_not_used(change):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 1))
     model = DirichletHistogramTransformer(bounds=(-6, 6), n_samples=10_000, **change).fit(X)
@@ -699,7 +699,7 @@ def test_a_number_of_records_that_is_not_public_is_not_taken_for_it(change):
     assert np.abs(model._histograms_[0].cdf - truth).max() <= model.cdf_error(1 - 1e-6)[0]
 
 
-def test_the_best_reading_has_a_smaller_error_than_the_plain_one():
+def test_postprocessing_reduces_the_error():
     rng = np.random.default_rng(0)
     X = rng.lognormal(3, 1.5, (10_000, 1))
     codes = rng.choice(200, 10_000, p=np.repeat([0.02, 0.0], [50, 150]))
@@ -721,7 +721,7 @@ def test_the_best_reading_has_a_smaller_error_than_the_plain_one():
     assert np.all(errors[True] < 0.75 * errors[False])
 
 
-def test_categories_are_read_as_positive_and_unused_ones_as_nearly_nothing():
+def test_estimated_shares_of_categories_are_positive_and_small_if_unused():
     counts = np.repeat([500.0, 0.0], [20, 180])
     model = DirichletHistogramTransformer(n_categories=200)
     model.fit_counts([counts], n_samples=10_000)
@@ -732,7 +732,7 @@ def test_categories_are_read_as_positive_and_unused_ones_as_nearly_nothing():
 
 
 @pytest.mark.parametrize("calibration", ["algorithm1", "tcdp"])
-def test_the_papers_noise_is_read_too(calibration):
+def test_noise_of_the_papers_calibration_is_postprocessed(calibration):
     X = columns()
     model = public(calibration=calibration, epsilon=3.0, n_fine_bins=32).fit(X)
     assert model.privacy_.mechanism.claim is not None
@@ -760,7 +760,7 @@ def test_the_papers_noise_is_read_too(calibration):
         (0.1, 0.3),
     ],
 )
-def test_a_grid_counts_each_value_where_its_edges_say(scale, bounds):
+def test_a_grid_counts_each_value_between_its_edges(scale, bounds):
     grid = fine_grid(*bounds, 200, scale)
     edges = grid.edges
     assert edges[0] == bounds[0]
@@ -790,11 +790,11 @@ def test_counting_in_blocks_and_by_column_is_counting():
 
 def test_the_projection_is_the_nearest_distribution():
     shares = np.array([0.7, 0.5, -0.1, -0.1])
-    np.testing.assert_allclose(project_to_simplex(shares), [0.6, 0.4, 0, 0])
-    np.testing.assert_allclose(project_to_simplex(np.array([0.2, 0.8])), [0.2, 0.8])
+    np.testing.assert_allclose(project_counts(shares, 1.0), [0.6, 0.4, 0, 0])
+    np.testing.assert_allclose(project_counts(np.array([0.2, 0.8]), 1.0), [0.2, 0.8])
 
 
-# In the company of scikit-learn, and what is missing or wrong ----------------------
+# Compatibility with scikit-learn, missing and invalid parameters -----------------------
 
 
 def test_it_works_inside_a_grid_search_and_a_column_transformer():
@@ -844,7 +844,7 @@ def test_a_missing_public_parameter_warns_by_name(change, names):
         ({"n_fine_bins": 9}, "got 10 and 9 for feature 0, of n_fine_bins=9"),
         ({"n_bins": [2, 3, 600]}, "got 600 and 512 for feature 2"),
         ({"bounds": (1, 1 + 1e-15)}, "got 10 and 5 for feature 0"),
-        ({"bounds": (1, 1 + 1e-15), "strategy": "uniform"}, "bounds must have room for n_bins=10"),
+        ({"bounds": (1, 1 + 1e-15), "strategy": "uniform"}, "bounds must allow n_bins=10"),
         ({"bounds": (-1.7e308, 1.7e308), "strategy": "uniform"}, "bounds must have room"),
         ({"n_categories": [3, None]}, "one entry per feature, 3; got 2"),
         ({"n_categories": [0, None, None]}, "n_categories must be at least 1"),
@@ -877,7 +877,7 @@ def test_constant_columns_have_a_documented_result():
     own_bounds = DirichletHistogramTransformer(encode="ordinal", accountant=recorder)
     with pytest.warns(PrivacyLeakWarning, match="bounds"):
         own_bounds.fit(X)
-    # As for any other column: what is paid for does not tell a constant one.
+    # As for any other column: the charge does not reveal that it is constant.
     assert own_bounds.n_bins_.tolist() == [10]
     assert len(recorder.charges) == 1
     assert own_bounds.fine_edges_[0][[0, -1]].tolist() == [1.5, 4.5]
@@ -968,7 +968,7 @@ def test_small_integers_are_counted_as_the_numbers_that_they_are():
         pd.DataFrame({"7431": pd.Categorical(["7431.25 a secret"] * 20)})[["7431"]].to_numpy(),
     ],
 )
-def test_what_cannot_be_binned_is_refused_without_showing_it(bad):
+def test_values_that_cannot_be_binned_are_refused_without_showing_them(bad):
     recorder = Recorder()
     model = DirichletHistogramTransformer(bounds=(0, 1), encode="ordinal", accountant=recorder)
     fitted = clone(model).set_params(accountant=None).fit([[0.5], [0.25]])
@@ -980,7 +980,7 @@ def test_what_cannot_be_binned_is_refused_without_showing_it(bad):
     assert recorder.charges == []
 
 
-def test_what_is_not_a_bin_has_no_inverse():
+def test_invalid_bins_have_no_inverse():
     model = public(n_bins=4).fit(columns())
     for bad in (-1.0, 4.0, 1e300, -1e300):
         with pytest.raises(ValueError, match="bins from 0 to n_bins_ - 1"):
@@ -1004,7 +1004,7 @@ def test_parameters_set_after_a_fit_change_no_bins():
     assert model.privacy_ is report
 
 
-def test_a_second_fit_forgets_the_first_and_a_failed_one_nothing():
+def test_a_second_fit_replaces_the_first_and_a_failed_one_changes_nothing():
     frame = pd.DataFrame(columns(), columns=["a", "b", "c"])
     model = public().fit(frame)
     kept = vars(model).copy()
@@ -1041,7 +1041,7 @@ def test_a_seed_warns_and_repeats_and_secure_noise_differs():
     assert not np.array_equal(public().fit(X).release_[0], public().fit(X).release_[0])
 
 
-def test_numbers_from_bins_lie_where_the_records_do():
+def test_inverse_transform_returns_values_near_the_records():
     rng = np.random.default_rng(0)
     X = rng.normal(50, 8, (20_000, 1))
     model = DirichletHistogramTransformer(5, encode="ordinal", bounds=(0, 100)).fit(X)

@@ -14,7 +14,7 @@ KMEANS = "there is no strategy='kmeans': no private k-means is released"
 WEIGHTS = "fit takes no sample_weight"
 TYPES = "the output has the type of the input"
 
-#: Tests of scikit-learn that cannot hold, and why.
+#: Tests of scikit-learn that cannot pass, with the reason.
 EXCEPTIONS = {
     "test_invalid_quantile_method_with_sample_weight": WEIGHTS,
     "test_kbinsdiscretizer_effect_sample_weight": WEIGHTS,
@@ -55,7 +55,7 @@ class KBinsDiscretizer(DirichletHistogramTransformer):
 
 
 def exception_of(name, values):
-    """Why a case of a test cannot hold, by its arguments."""
+    """Return the reason why a case of a test cannot pass, or None."""
     if values.get("strategy") == "kmeans":
         return KMEANS
     if values.get("sample_weight") is not None:
@@ -79,7 +79,7 @@ def global_random_seed():
     ("function", "values"),
     [*cases(functions_of(theirs, is_about_ours), EXCEPTIONS, exception_of)],
 )
-def test_what_scikit_learn_tests_of_its_discretizer_holds(function, values, request, monkeypatch):
+def test_scikit_learns_tests_of_its_discretizer_pass(function, values, request, monkeypatch):
     monkeypatch.setattr(theirs, "KBinsDiscretizer", KBinsDiscretizer)
     run(function, values, request)
 

@@ -1,4 +1,4 @@
-"""The shape of the package: what imports what, how large files are, what the layout page names."""
+"""Structure of the package: import direction, sizes of files, and the layout page."""
 
 import ast
 import re
@@ -20,7 +20,7 @@ SERVICES = {
     "_sklearn_compat",
     "_validation",
 }
-#: From the bottom up. A member imports itself and what lies below it.
+#: From the bottom up. A member imports from itself and from lower layers.
 LAYERS: tuple[set[str], ...] = (
     SERVICES,
     {"accounting"},
@@ -40,10 +40,10 @@ LAYERS: tuple[set[str], ...] = (
 )
 #: Layers whose members may import each other.
 TOGETHER = (SERVICES, {"base", "_contributions", "_persons"})
-#: An accountant is handed to what it charges for.
+#: Other modules receive an accountant as a parameter.
 MAY_IMPORT_ACCOUNTANT = {"accountant", "__init__", "command", "__main__"}
 
-#: Imports that go against the rules and are known. Whoever mends one strikes it here.
+#: Known imports that violate the rules.
 EXCEPTIONS: set[tuple[str, str]] = set()
 #: Modules that import each other in a circle: `Mechanism.calibrate` imports, inside the function,
 #: a module that imports the mechanisms.
@@ -157,11 +157,11 @@ def test_no_module_imports_upwards_nor_another_family():
         ("base", "__init__"),
     ],
 )
-def test_an_import_against_the_direction_would_be_seen(importer, imported):
+def test_an_import_in_the_wrong_direction_is_detected(importer, imported):
     assert not is_allowed(importer, imported)
 
 
-def test_imports_inside_functions_are_seen(tmp_path, monkeypatch):
+def test_imports_inside_functions_are_detected(tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path / "skdirdp")
     low = tmp_path / "skdirdp" / "numerics"
@@ -187,27 +187,35 @@ def test_no_file_is_above_800_lines():
     assert {name: length for name, length in lengths.items() if length > 800} == {}
 
 
-def test_there_are_at_most_110_modules():
-    assert len(FILES) <= 110
+def test_there_are_at_most_120_modules():
+    assert len(FILES) <= 120
 
 
 # Conversions -------------------------------------------------------------------------
 
 #: Functions and methods that convert whole tables or columns of records.
 CONVERSIONS = {
+    "Categorical",
+    "cast",
     "convert_dtypes",
     "factorize",
     "from_pandas",
+    "get_dummies",
     "infer_objects",
     "read_csv",
+    "read_parquet",
+    "strptime",
     "to_arrow",
     "to_datetime",
     "to_numeric",
     "to_pandas",
+    "to_pydict",
     "to_pylist",
+    "to_timedelta",
 }
 #: Calls outside the schema's package, with the reason.
 ALLOWED_CONVERSIONS = {
+    ("engines.frames", "cast"): "numbers of a query become 64-bit floats, by their public type",
     ("pipeline.public_steps", "to_pandas"): "a table without records, for its dtypes",
 }
 
@@ -241,7 +249,7 @@ def test_no_module_outside_the_schema_converts_records():
     assert found == set(ALLOWED_CONVERSIONS)
 
 
-def test_conversions_are_seen(tmp_path):
+def test_conversions_are_detected(tmp_path):
     path = tmp_path / "module.py"
     path.write_text("import pandas as pd\npd.to_numeric(X.to_pandas())\ny = x.astype(object)\n")
     with path.open("a") as file:

@@ -1,4 +1,4 @@
-"""What every ledger does, in a file and in a database."""
+"""Ledgers in files and in databases: common behaviour."""
 
 import os
 import pickle
@@ -26,7 +26,7 @@ NORTH = Split("1234", "north", "region", "values")
 
 
 class InFile:
-    """A ledger's place, and the way to do to it what nobody should."""
+    """Location of a ledger, with functions that tamper with it."""
 
     def __init__(self, folder):
         self.path = str(folder / "ledger.sqlite")
@@ -110,7 +110,7 @@ def in_children(function, arguments):
     for argument in arguments:
         child = os.fork()
         if child == 0:
-            signal.alarm(120)  # a child that waits for ever should not hold up the tests
+            signal.alarm(120)  # a child that waits forever must not block the tests
             status = 1
             try:
                 function(argument)
@@ -124,7 +124,7 @@ def in_children(function, arguments):
 # Entries
 
 
-def test_entries_come_back_in_order_with_all_they_had(place, ledger):
+def test_entries_are_returned_in_order_with_all_values(place, ledger):
     label = 'first: "ünï" \\ \n ☃ \U0001f600 %s :name {}'
     append(ledger, "a", 2, label, key="my key")
     append(ledger, "b", 1, None, NORTH)
@@ -137,7 +137,7 @@ def test_entries_come_back_in_order_with_all_they_had(place, ledger):
     assert first.key != second.key
 
 
-def test_entries_say_who_made_them(place, ledger, monkeypatch):
+def test_entries_store_the_user(place, ledger, monkeypatch):
     monkeypatch.setenv("USER", "somebody else")
     monkeypatch.setenv("LOGNAME", "somebody else")
     append(ledger)
@@ -214,7 +214,7 @@ def test_sums_since_an_entry_are_checked_too(place, ledger, since):
         look()
 
 
-def test_a_transaction_sees_what_it_has_written(ledger):
+def test_a_transaction_reads_its_own_writes(ledger):
     append(ledger, "a")
     with ledger.writing() as transaction:
         transaction.append("a", 2, None, None)
@@ -255,7 +255,7 @@ def test_a_text_that_a_database_cannot_give_back_is_refused(ledger, text):
     assert count(ledger) == 0
 
 
-# What a ledger is made with
+# Parameters of a ledger
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_text_that_a_database_cannot_give_back_is_refused(ledger, text):
         LimitParameters(3.0, 1e-5, None, adaptive=True),
     ],
 )
-def test_a_ledger_remembers_exactly_what_it_was_made_with(place, limits):
+def test_a_ledger_stores_its_parameters_exactly(place, limits):
     declared = {"adjacency": "add_remove", "unit": "a person with up to 3 records"}
     Ledger.create_or_open(place.path, limits, name=place.name, **declared)
     again = Ledger.create_or_open(place.path, LIMITS, name=place.name)
@@ -303,7 +303,7 @@ def test_charges_under_another_adjacency_than_the_declared_are_refused(place):
     assert len(accountant) == 1
 
 
-def test_opening_makes_no_ledger_and_takes_no_other(place):
+def test_opening_neither_creates_nor_replaces_a_ledger(place):
     PrivacyAccountant(path=place.path, name=place.name)
     assert PrivacyAccountant.open(place.path, place.name).name == place.name
     elsewhere = f"{place.path}-2" if isinstance(place, InFile) else place.path
@@ -324,7 +324,7 @@ def test_a_charge_with_a_key_counts_once(place):
     assert len(accountant) == 3
 
 
-def test_a_counted_charge_is_no_error_where_another_would_pass_the_limit(place):
+def test_repeating_a_recorded_charge_is_no_error_at_the_limit(place):
     accountant = accountant_in(place, epsilon=1.0)
     accountant.charge(PureDP(0.9), key="job 17")
     accountant.charge(PureDP(0.9), key="job 17")
@@ -467,7 +467,7 @@ def charge_through_interrupts(ledger, ready):
     assert in_children(lambda _: append(ledger, "child"), [0]) == [0]
 
 
-def test_interrupts_leave_no_lock_taken_and_no_fork_waiting(ledger):
+def test_interrupts_leave_no_lock_held_and_no_fork_waiting(ledger):
     reader, ready = os.pipe()
     child = os.fork()
     if child == 0:
@@ -592,7 +592,7 @@ def test_verify_names_the_damage(place, damage):
     place.tamper(*DAMAGES[damage].statements)
     with pytest.raises(LedgerError, match=DAMAGES[damage].says):
         accountant.verify()
-    # And whoever has not seen it before does not take it for a smaller budget.
+    # A process that reads it for the first time also detects the change.
     assert in_children(lambda _: accountant_in(place), [0]) == [1]
     with pytest.raises(LedgerError, match="cannot be used"):
         Ledger.open(place.path, place.name)
@@ -607,7 +607,7 @@ def test_a_ledger_that_took_the_place_of_another_is_refused(ledger):
     assert count(ledger) == 0
 
 
-def test_charges_that_a_process_has_seen_cannot_go(place, ledger):
+def test_removal_of_charges_that_a_process_has_read_is_detected(place, ledger):
     for number in range(4):
         append(ledger, f"kind {number}")
     place.tamper(
@@ -619,7 +619,7 @@ def test_charges_that_a_process_has_seen_cannot_go(place, ledger):
         sums(ledger)
 
 
-def test_an_anchor_that_was_kept_finds_a_restored_backup(place):
+def test_a_stored_anchor_detects_a_restored_backup(place):
     accountant = accountant_in(place)
     start = accountant.anchor()
     for _ in range(3):
@@ -642,7 +642,7 @@ def test_an_anchor_that_was_kept_finds_a_restored_backup(place):
         assert restored.verify() == restored.verify(expect=start) == 1
         with pytest.raises(LedgerError, match="it has 1, and 3 are expected"):
             restored.verify(expect=kept)
-        # It goes on, and has as many charges again.
+        # More charges follow, until there are as many as before.
         for _ in range(2):
             restored.charge(PureDP(0.1))
         with pytest.raises(LedgerError, match="differ from those expected"):

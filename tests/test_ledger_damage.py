@@ -90,11 +90,11 @@ def exchange_pages(rng, path):
     path.write_bytes(content)
 
 
-# Damages by somebody who knows SQL
+# Damage by SQL statements
 
 
 def with_sql(statements):
-    """Statements on the file, as somebody would give them who drops the triggers first."""
+    """Statements that change the file after dropping the triggers."""
 
     def damage(rng, path):
         with closing(sqlite3.connect(path)) as connection:
@@ -225,14 +225,14 @@ DAMAGES = {
 
 
 def outcome(whole, total, damage, rng, folder):
-    """What a damaged copy makes of itself: "refused" or "unharmed", or something worse."""
+    """Return the outcome of a damaged copy: "refused", "unharmed", or a description."""
     path = Path(folder, "copy.sqlite")
     shutil.copy(whole, path)
-    # Without the file beside it nobody can know of charges that were taken off the end.
+    # Without the lock file, charges removed from the end cannot be detected.
     alone = rng.random() < 0.5 and damage != "delete_the_last_and_set_the_head"
     if not alone:
         shutil.copy(f"{whole}.lock", f"{path}.lock")
-    # Somebody who has the ledger open has to notice too, or go on with what he has read.
+    # A process with an open ledger must detect it, or continue with the charges it has read.
     opened = PrivacyAccountant(path=path) if rng.random() < 0.3 else None
     before = path.read_bytes()
     DAMAGES[damage](rng, path)
@@ -277,7 +277,7 @@ def outcomes(count, seed):
         return found
 
 
-def test_no_damage_makes_a_total_smaller_or_raises_anything_but_a_ledger_error():
+def test_damage_never_lowers_a_total_and_raises_only_ledger_errors():
     found = outcomes(150, seed=11)
     assert {result for _, result in found} <= {"refused", "unharmed"}
     # Rows have no spare bytes in which a change does no harm.
@@ -288,7 +288,7 @@ def test_no_damage_makes_a_total_smaller_or_raises_anything_but_a_ledger_error()
 
 
 @pytest.mark.parametrize("damage", ["drop_triggers", *(row.__name__ for row in ROWS)])
-def test_verify_finds_what_was_done_to_an_open_ledger(damage, tmp_path):
+def test_verify_detects_changes_to_an_open_ledger(damage, tmp_path):
     path, _ = make_ledger(tmp_path)
     accountant = PrivacyAccountant(path=path)
     assert accountant.verify() == 60

@@ -1,4 +1,4 @@
-"""What only a ledger in PostgreSQL has: connections that break, roles, passwords, addresses.
+"""Ledgers in PostgreSQL: broken connections, roles, passwords, addresses.
 
 ``python -m tests.test_ledger_postgres 20`` kills the server as often as one likes.
 """
@@ -177,7 +177,7 @@ def cut_connections(server, name, times):
     return len(released), len(charged) - len(released), len(errors)
 
 
-def test_no_release_is_without_its_charge_when_connections_are_cut(postgres, name):
+def test_every_release_is_charged_even_if_connections_are_lost(postgres, name):
     cut_connections(postgres, name, 20)
 
 
@@ -187,7 +187,7 @@ def broken(*_):
     )
 
 
-def test_a_charge_whose_answer_is_lost_counts_and_returns(accountant, monkeypatch):
+def test_a_charge_whose_response_is_lost_is_recorded_once(accountant, monkeypatch):
     commit = Session.commit
 
     def commit_and_break(*arguments):
@@ -199,7 +199,7 @@ def test_a_charge_whose_answer_is_lost_counts_and_returns(accountant, monkeypatc
     assert [charge.label for charge in accountant._charges()] == ["once"]
 
 
-def test_a_charge_whose_commit_is_lost_is_made_again(accountant, monkeypatch):
+def test_a_charge_whose_commit_is_lost_is_retried(accountant, monkeypatch):
     commit = Session.commit
     attempts = []
 
@@ -213,14 +213,14 @@ def test_a_charge_whose_commit_is_lost_is_made_again(accountant, monkeypatch):
     assert [charge.label for charge in accountant._charges()] == ["once"]
 
 
-def test_a_charge_that_is_lost_again_and_again_is_an_error(accountant, monkeypatch):
+def test_a_charge_that_is_lost_repeatedly_is_an_error(accountant, monkeypatch):
     monkeypatch.setattr(Session, "commit", broken)
     with pytest.raises(LedgerError, match="the charge was not recorded"):
         accountant.charge(PureDP(0.1))
     assert len(accountant) == 0
 
 
-def test_where_nobody_can_be_asked_the_charge_is_an_error_and_its_key_settles_it(
+def test_an_unreachable_server_is_an_error_and_a_retry_with_the_key_counts_once(
     accountant, monkeypatch
 ):
     commit = Session.commit
@@ -251,7 +251,7 @@ def test_an_error_that_is_passed_over_does_not_leave_half_a_transaction(accounta
     assert len(accountant) == 0
 
 
-def test_a_connection_that_was_cut_while_idle_is_not_noticed(accountant, postgres):
+def test_a_broken_idle_connection_is_replaced(accountant, postgres):
     accountant.charge(PureDP(0.1))
     for _ in range(3):
         postgres.sql(
@@ -345,7 +345,7 @@ def wait_until(condition):
 
 
 @pytest.mark.parametrize("step", ["append", "commit"])
-def test_a_backend_that_stops_with_the_lock_is_an_error_for_all_and_nothing_is_lost(
+def test_a_backend_suspended_with_the_lock_is_an_error_without_lost_charges(
     accountant, impatient, step
 ):
     spec = encode(PureDP(0.1))
@@ -392,7 +392,7 @@ def test_a_stopped_server_is_an_error(postgres, monkeypatch):
 # Locks that others take
 
 
-def test_no_login_without_a_grant_can_keep_others_from_charging(people, accountant, impatient):
+def test_a_login_without_grants_cannot_block_charges(people, accountant, impatient):
     accountant.charge(PureDP(0.1))
     ((number,),) = people.sql(f"SELECT id FROM skdirdp.ledgers WHERE name = '{accountant.name}'")
     attempts = [
@@ -426,7 +426,7 @@ def test_an_analyst_may_lock_a_head_and_not_change_it(people, accountant):
     assert accountant.verify() == 1
 
 
-def test_roles_of_an_earlier_version_are_told_what_they_lack(people, name):
+def test_the_error_for_roles_of_an_earlier_version_names_the_missing_grant(people, name):
     PrivacyAccountant(path=people.url, name=name).charge(PureDP(0.1))
     people.sql("REVOKE UPDATE (ledger) ON skdirdp.heads FROM skdirdp_analyst")
     try:
@@ -479,7 +479,7 @@ def test_budgets_do_not_wait_for_each_other(postgres):
         second.append("b", 1, None, None)
 
 
-def test_processes_that_make_the_first_budgets_at_once_all_succeed(postgres):
+def test_concurrent_creation_of_budgets_succeeds(postgres):
     postgres.sql("CREATE DATABASE fresh")
     url = postgres.url_of("postgres", database="fresh")
     children = []
@@ -529,7 +529,7 @@ FORBIDDEN_TO_ANALYSTS = [
 
 @pytest.mark.parametrize("statement", FORBIDDEN_TO_ANALYSTS)
 @pytest.mark.parametrize("role", ["ana", "audra"])
-def test_nobody_but_the_steward_can_change_anything(people, accountant, statement, role):
+def test_only_the_owner_can_change_anything(people, accountant, statement, role):
     accountant.charge(PureDP(0.1), releases=2)
     with pytest.raises(psycopg.Error, match=r"permission denied|must be owner"):
         people.sql(statement, user=role)
@@ -544,7 +544,7 @@ def test_the_steward_cannot_change_anything_by_mistake(people, accountant, state
     assert accountant.verify() == 1
 
 
-def test_an_analyst_charges_under_the_own_name_and_makes_no_budgets(people, name):
+def test_an_analyst_charges_under_their_own_name_and_creates_no_budgets(people, name):
     PrivacyAccountant(epsilon=1.0, path=people.url, name=name)
     analyst = PrivacyAccountant(path=people.url_of("ana"), name=name)
     analyst.charge(PureDP(0.1))
@@ -567,7 +567,7 @@ def test_an_analyst_cannot_charge_under_another_name(people, name):
     append(analyst, "ana")
 
 
-def test_an_analyst_who_skips_or_repeats_a_number_is_refused(people, name):
+def test_skipped_or_repeated_charge_numbers_are_refused(people, name):
     PrivacyAccountant(path=people.url, name=name).charge(PureDP(0.1))
     copy = (
         "INSERT INTO skdirdp.charges SELECT ledger, id + {step}, time, 'ana', 'new', spec,"
@@ -713,7 +713,7 @@ def test_an_address_that_could_show_a_secret_is_refused(address):
         "password='hunter2' host=localhost",
     ],
 )
-def test_a_path_that_looks_like_an_address_makes_no_file(path, made, tmp_path, monkeypatch):
+def test_a_path_that_looks_like_an_address_creates_no_file(path, made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     refusal("must be a string that begins with", path=made(path))
     with pytest.raises(LedgerError, match="must be a string") as caught:
@@ -722,11 +722,11 @@ def test_a_path_that_looks_like_an_address_makes_no_file(path, made, tmp_path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_address_that_was_made_a_path_is_one_line():
+def test_the_error_for_an_address_given_as_a_path_is_one_line():
     refusal("must be a string", path=Path("postgresql+psycopg://u:hunter2@host/d"))
 
 
-def test_without_the_drivers_it_is_said_what_to_install(monkeypatch):
+def test_without_the_drivers_the_error_names_the_extra_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "skdirdp.accountant.postgres", None)
     refusal(r"pip install skdirdp\[postgres\]", path="postgresql://u:hunter2@host/d")
 
@@ -748,7 +748,7 @@ def test_a_ledger_in_a_file_needs_no_driver():
 
 
 @pytest.mark.parametrize("in_query", [False, True])
-def test_a_password_is_nowhere_to_be_seen_and_pickles_find_it_again(people, name, in_query):
+def test_passwords_are_never_shown_and_pickles_work_without_them(people, name, in_query):
     PrivacyAccountant(path=people.url, name=name)
     url = people.url_of("careful", QUOTED)
     if in_query:
@@ -771,9 +771,7 @@ def test_a_password_is_nowhere_to_be_seen_and_pickles_find_it_again(people, name
     assert len(again) == 2
 
 
-def test_a_pickle_in_another_process_takes_the_password_from_the_environment(
-    people, name, tmp_path
-):
+def test_a_pickle_in_another_process_uses_the_password_of_the_environment(people, name, tmp_path):
     PrivacyAccountant(path=people.url, name=name)
     accountant = PrivacyAccountant(path=people.url_of("careful", QUOTED), name=name)
     (tmp_path / "pickle").write_bytes(pickle.dumps(accountant))

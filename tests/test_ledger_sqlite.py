@@ -1,4 +1,4 @@
-"""The ledger's file: what is refused, what survives, and who removes it."""
+"""Ledger files: refused files, crashes, and removal of temporary ledgers."""
 
 import errno
 import fcntl
@@ -74,7 +74,7 @@ def refuses_and_leaves(path, match):
     assert names_in(path.parent) <= {path.name, f"{path.name}.lock"}
 
 
-def test_nothing_is_put_beside_a_file_that_is_no_ledger(path):
+def test_no_lock_is_created_next_to_a_foreign_file(path):
     path.write_text("colour,size\n" * 100)
     refuses_and_leaves(path, "not an SQLite database")
     assert names_in(path.parent) == {path.name}
@@ -198,7 +198,7 @@ def test_a_folder_is_refused(tmp_path):
         Ledger.create_or_open(tmp_path, LIMITS)
 
 
-def test_a_deleted_file_is_an_error_and_is_not_made_again(path):
+def test_a_deleted_file_is_an_error_and_not_recreated(path):
     ledger = Ledger.create_or_open(path, LIMITS)
     path.unlink()
     for operation in (append, count):
@@ -320,7 +320,7 @@ def test_an_older_copy_of_a_ledger_is_refused(path, tmp_path):
     shutil.copy(tmp_path / "backup", path)
     with pytest.raises(LedgerError, match="charges are missing: it has 1"):
         sums(ledger)
-    # Another process has seen nothing, but the file beside the ledger has.
+    # Another process has no memory of it, but the lock file has.
     result = run(open_script(path))
     assert "it has 1, and its lock file has seen 2" in result.stderr
 
@@ -343,7 +343,7 @@ def test_a_damaged_or_emptied_lock_is_refused_until_it_is_removed(path, content,
     assert len(sums(Ledger.open(str(path)))) == 2
 
 
-def test_an_emptied_lock_does_not_hide_that_a_charge_was_taken_back(path, tmp_path, monkeypatch):
+def test_an_emptied_lock_does_not_hide_a_removed_charge(path, tmp_path, monkeypatch):
     monkeypatch.setattr("skdirdp.accountant.sqlite._NEW_LOCK_SECONDS", 0.01)
     ledger = Ledger.create_or_open(path, LIMITS)
     append(ledger, "a")
@@ -375,7 +375,7 @@ def test_a_fresh_ledger_in_the_place_of_a_spent_one_is_refused(path, tmp_path):
     assert count(Ledger.open(str(path))) == 5
 
 
-def test_a_ledger_in_the_place_of_one_that_was_never_charged_is_used(path, tmp_path):
+def test_a_ledger_may_replace_one_without_charges(path, tmp_path):
     Ledger.create_or_open(path, LIMITS)
     append(Ledger.create_or_open(tmp_path / "other", LIMITS))
     os.replace(tmp_path / "other", path)
@@ -392,7 +392,7 @@ def test_a_ledger_without_charges_may_have_an_empty_lock(path, monkeypatch):
     assert count(Ledger.open(str(path))) == 1
 
 
-def test_a_copy_without_its_lock_is_remembered_from_the_first_look(path, tmp_path):
+def test_a_copy_without_its_lock_is_tracked_from_the_first_use(path, tmp_path):
     original = Ledger.create_or_open(tmp_path / "original", LIMITS)
     append(original)
     shutil.copy(tmp_path / "original", tmp_path / "older")
@@ -420,7 +420,7 @@ def test_a_crash_while_a_copy_is_opened_leaves_it_usable(path, tmp_path, monkeyp
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only the superuser can become another user")
-def test_somebody_who_may_only_read_notices_that_a_charge_was_taken_back():
+def test_readers_detect_a_removed_charge():
     folder = Path(tempfile.mkdtemp())
     try:
         path = folder / "ledger.sqlite"
@@ -454,7 +454,7 @@ def test_the_lock_of_another_program_is_left_as_it_is(path):
 
 
 @pytest.mark.parametrize("ending", [".lock", "-journal", "-wal", "-shm"])
-def test_no_ledger_is_made_under_the_name_of_a_file_of_another(path, ending):
+def test_names_of_files_of_another_ledger_are_refused(path, ending):
     append(Ledger.create_or_open(path, LIMITS))
     before = Path(f"{path}.lock").read_bytes()
     with pytest.raises(LedgerError, match=r"uses a file of this name|not .* SQLite|truncated"):
@@ -464,7 +464,7 @@ def test_no_ledger_is_made_under_the_name_of_a_file_of_another(path, ending):
 
 
 @pytest.mark.parametrize("ending", ["-journal", "-wal"])
-def test_no_ledger_is_made_beside_what_sqlite_would_take_for_its_own(path, ending):
+def test_a_path_with_a_foreign_journal_is_refused(path, ending):
     Path(f"{path}{ending}").write_text("notes")
     with pytest.raises(LedgerError, match="belongs to another database"):
         Ledger.create_or_open(path, LIMITS)
@@ -485,7 +485,7 @@ def test_a_file_with_two_names_is_refused_to_open_and_to_charge(path, tmp_path):
     assert count(Ledger.open(str(path))) == 2
 
 
-def test_a_crash_under_one_name_does_not_take_back_a_charge_under_the_other(path, monkeypatch):
+def test_hard_links_are_refused_so_that_a_crash_cannot_undo_charges(path, monkeypatch):
     ledger = Ledger.create_or_open(path, LIMITS)
     append(ledger, "first")
     other = path.parent / "other"
@@ -522,7 +522,7 @@ def test_files_are_their_owners_alone(path, umask):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
-def test_who_may_use_a_ledger_may_lock_it(path):
+def test_users_of_a_ledger_may_lock_it(path):
     Ledger.create_or_open(path, LIMITS)
     path.chmod(0o660)
     Path(f"{path}.lock").unlink()
@@ -530,7 +530,7 @@ def test_who_may_use_a_ledger_may_lock_it(path):
     assert stat.S_IMODE(Path(f"{path}.lock").stat().st_mode) == 0o660
 
 
-def test_a_lock_is_not_taken_through_a_link(path, tmp_path):
+def test_a_symbolic_link_is_not_used_as_a_lock(path, tmp_path):
     victim = tmp_path / "victim"
     victim.write_text("precious")
     os.symlink(victim, f"{path}.lock")
@@ -565,7 +565,7 @@ def test_a_ledger_in_a_folder_that_cannot_be_written_can_be_read(tmp_path):
 
 
 def read_for_ever(path, stop):
-    """What a backup or a checksum does: closing the file drops SQLite's locks."""
+    """Open and close the file as a backup does, which drops SQLite's locks."""
     while not stop.is_set():
         with open(path, "rb") as file:
             file.read(100)
@@ -614,7 +614,7 @@ def test_no_charge_is_lost_when_another_thread_closes_the_file(path):
     assert lose_charges(path, 50) == (150, set())
 
 
-def test_a_lock_that_is_removed_or_replaced_meanwhile_keeps_nobody_out_and_lets_none_in(path):
+def test_a_lock_that_is_replaced_while_waiting_still_excludes_others(path):
     ledger = Ledger.create_or_open(path, LIMITS)
     stop = threading.Event()
 
@@ -753,7 +753,7 @@ def test_a_temporary_ledger_is_private_to_the_user():
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-def test_a_temporary_ledger_goes_with_its_last_reference():
+def test_a_temporary_ledger_is_removed_with_its_last_reference():
     ledger = Ledger.create_or_open(None, LIMITS)
     path = Path(ledger.path)
     other = Ledger.open(ledger.path)
@@ -782,7 +782,7 @@ def test_a_temporary_ledger_is_removed_at_exit_by_its_maker_only():
         ledger = Ledger.create_or_open(None, LimitParameters(None, 1e-5, None))
         pickle.dumps(ledger)
         if os.fork() == 0:
-            sys.exit(0)  # runs what is registered to run at exit
+            sys.exit(0)  # runs the registered exit functions
         os.wait()
         print(ledger.path, os.path.exists(ledger.path))
     """
@@ -800,14 +800,14 @@ if __name__ == "__main__":  # python -m tests.test_ledger_sqlite RUNS KINDS: the
             print(lose_charges(Path(there, "ledger.sqlite"), int(sys.argv[2])), flush=True)
 
 
-def test_a_name_without_room_for_the_files_beside_it_is_refused_in_words(tmp_path):
+def test_a_name_that_is_too_long_is_refused(tmp_path):
     with pytest.raises(LedgerError, match="its name must have at most 233 bytes"):
         PrivacyAccountant(path=tmp_path / ("a" * 250))
     assert not list(tmp_path.iterdir())
     assert len(PrivacyAccountant(path=tmp_path / ("a" * 233))) == 0
 
 
-def test_a_lock_that_a_full_disk_keeps_empty_is_removed_again(path, monkeypatch):
+def test_a_lock_that_cannot_be_written_is_removed(path, monkeypatch):
     ledger = Ledger.create_or_open(path, LIMITS)
     append(ledger)
     lock = Path(f"{path}.lock")
@@ -835,7 +835,7 @@ def test_a_pipe_in_the_place_of_the_lock_is_a_ledger_error(path):
         append(ledger)
 
 
-def test_a_ledger_is_not_made_under_the_name_of_a_draft_which_would_be_removed(path, tmp_path):
+def test_names_of_drafts_are_refused(path, tmp_path):
     name = f"{path}.skdirdp-draft"
     with pytest.raises(LedgerError, match="reserved for new ledgers"):
         Ledger.create_or_open(name, LIMITS)
@@ -844,7 +844,7 @@ def test_a_ledger_is_not_made_under_the_name_of_a_draft_which_would_be_removed(p
         PrivacyAccountant().report(name)
 
 
-def test_a_pipe_is_no_ledger_and_nobody_waits_for_it(path):
+def test_a_pipe_is_refused_without_waiting(path):
     os.mkfifo(path)
     with pytest.raises(LedgerError, match="not a ledger"):
         Ledger.open(str(path))

@@ -314,7 +314,7 @@ def test_the_same_number_of_pairs_fits_one_by_one_and_at_once(pairs, delta):
             break
         grown, fitting = more, fitting + 1
     assert fitting == 41
-    # A refusal does not spoil what was there, and the next smaller one may still fit.
+    # A refusal changes nothing, and a smaller charge may still be admitted.
     assert grown.fits(epsilon, log_delta)
     assert not grown.with_curves([pairs[41]]).fits(epsilon, log_delta)
     assert grown.with_curves([pairs[41]]).fits(1.2 * epsilon, log_delta)
@@ -423,7 +423,7 @@ def test_holds_agrees_with_epsilon(delta):
 
 
 class Unknown(DominatingPair):
-    """A pair of somebody else, with nothing but what the base class asks for."""
+    """Pair of a user, with only the abstract methods of the base class."""
 
     smooth = True
     max_tilt = np.inf

@@ -1,4 +1,4 @@
-"""The mechanisms: their claims on small data, their releases, and what they refuse."""
+"""Mechanisms: claims on small data, releases, and errors."""
 
 import ast
 import inspect
@@ -43,7 +43,7 @@ def seeded(mechanism, counts, seed=0):
         return mechanism.release(counts, random_state=seed)
 
 
-# --- The claim itself: no neighbours are easier to tell apart -------------------
+# --- The claim itself: no neighbours are easier to distinguish ------------------
 
 
 def tables(categories, total):
@@ -350,7 +350,7 @@ def test_additive_noise_ends_in_positive_probabilities(make, scale):
 
 
 @pytest.mark.parametrize("y", [-30.0, -3.0, -0.2, 0.0, 0.7, 4.0, 50.0])
-def test_what_additive_noise_publishes_is_the_mean_of_a_count_given_what_was_seen(y):
+def test_additive_noise_publishes_the_posterior_mean(y):
     scale = 2.0
     kernels = {
         GaussianMechanism: lambda x: np.exp(-((x - y) ** 2 - min(y, 0) ** 2) / (2 * scale**2)),
@@ -458,7 +458,7 @@ def test_one_release_is_a_composition_of_one(mechanism):
     np.testing.assert_array_equal(mechanism.rdp([1.5, 2.0]), alone.rdp([1.5, 2.0]))
 
 
-# --- What is refused ------------------------------------------------------------
+# --- Errors ---------------------------------------------------------------------
 
 SIZES = {"n_samples": 100, "n_categories": 3}
 BAD_CALLS = [
@@ -535,7 +535,7 @@ def test_an_error_about_counts_does_not_print_them():
     assert "7" not in str(caught.value)
 
 
-def test_keys_come_from_the_operating_system(monkeypatch):
+def test_keys_are_drawn_from_the_operating_system(monkeypatch):
     monkeypatch.undo()  # the keys of the tests
     asked = []
 
@@ -549,7 +549,7 @@ def test_keys_come_from_the_operating_system(monkeypatch):
     np.testing.assert_array_equal(first, noise_generator().standard_normal(3))
 
 
-def test_a_mechanism_shows_what_it_was_given():
+def test_the_repr_of_a_mechanism_shows_its_parameters():
     assert repr(DirichletMechanism(0.5, 5.0)) == "DirichletMechanism(r=0.5, alpha=5.0)"
     laplace = LaplaceMechanism(3.0, adjacency="add_remove")
     assert repr(laplace) == "LaplaceMechanism(scale=3.0, adjacency='add_remove')"
@@ -623,7 +623,7 @@ def test_bounds_whose_squares_or_cells_no_float_holds_are_refused(bounds, messag
         GaussianMechanism(1.0, **bounds)
 
 
-def test_calibration_stands_above_the_mechanisms_and_is_reached_from_each():
+def test_every_mechanism_has_calibrate():
     source = Path(inspect.getsourcefile(Mechanism)).read_text()
     imported = {
         node.module
@@ -658,7 +658,7 @@ def test_a_platform_that_cannot_draw_is_refused_before_the_charge(mechanism):
     ],
     ids=["gaussian", "laplace"],
 )
-def test_the_last_bits_of_noisy_counts_do_not_tell_neighbours_apart(mechanism, doubles):
+def test_the_last_bits_of_noisy_counts_do_not_distinguish_neighbours(mechanism, doubles):
     # Added in doubles, small noise on a count of 1 loses the bits that it keeps on a count
     # of 0: a value with such bits can only come from the latter.
     n, rng = 200_000, np.random.default_rng(0)

@@ -55,13 +55,13 @@ def test_no_error_shows_a_value_of_the_data(kind, mistake):
         pytest.skip("values outside the bounds go into the end bins")
     with pytest.raises((TypeError, ValueError)) as raised:
         ESTIMATORS[kind].fit(X, y)
-    # What Python prints below a traceback, with what the error was raised from.
+    # The printed traceback, including chained errors.
     printed = "".join(traceback.format_exception(raised.value)).split("\n")
     shown = [line for line in printed if not line.startswith("  ")]
     assert "7431" not in "\n".join(shown)
 
 
-def test_text_and_missing_values_are_answered_by_what_to_do():
+def test_errors_for_text_and_missing_values_are_helpful():
     y = np.arange(20) % 2
     with pytest.raises(ValueError, match="Encode categories first, with those that are publicly"):
         ESTIMATORS["categorical"].fit(MISTAKES["text"], y)
@@ -91,12 +91,12 @@ def test_a_list_with_none_holds_a_missing_value(kind):
     ],
     ids=["Int64", "boolean", "string", "object", "categorical", "NaT"],
 )
-def test_a_missing_category_is_answered_by_what_to_do(column):
+def test_errors_for_a_missing_category_are_helpful(column):
     with pytest.raises((TypeError, ValueError), match=r"Input (X )?contains NaN\. Fill in"):
         ESTIMATORS["categorical"].fit(pd.DataFrame({"a": column}), [0, 1, 0, 1])
 
 
-def test_numbers_that_are_no_categories_are_cut_towards_zero_one_by_one():
+def test_numbers_that_are_no_categories_are_truncated_one_by_one():
     y = [0, 1, 0, 1]
     with drawn_tables() as expected:
         ESTIMATORS["categorical"].fit([[1, 0], [2, 3], [0, 0], [0, 1]], y)
@@ -146,7 +146,7 @@ def test_no_error_shows_a_value_that_is_predicted_or_binned_back():
             assert "7431" not in str(raised.value)
 
 
-def test_a_report_never_says_less_than_was_claimed():
+def test_reported_numbers_are_not_below_the_claim():
     X, y = np.arange(40).reshape(20, 2) % 3, np.arange(20) % 2
     budget = {"epsilon": 1.00000049, "delta": 1.00000049e-5}
     model = DirichletCategoricalNB(classes=[0, 1], n_categories=3, **budget).fit(X, y)
@@ -274,7 +274,7 @@ def raised_in_gate(action, **given):
     return raised.value
 
 
-def test_an_unknown_error_keeps_only_its_type_and_what_was_given():
+def test_an_unknown_error_is_described_by_its_type_and_the_input():
     def look_up():
         return {}["7431.25 a secret"]
 
@@ -295,7 +295,7 @@ def test_a_known_message_with_something_in_its_place_is_unknown():
     assert "7431" not in str(raised_in_gate(refuse))
 
 
-def test_gates_within_gates_pass_on_what_the_inner_one_says():
+def test_nested_gates_keep_the_inner_message():
     def look_up():
         with errors_without_data(y=[1]):
             {}["secret"]
@@ -344,14 +344,14 @@ def calls_outside_gates(node, inside=False):
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_every_check_of_data_stands_inside_the_gate(path):
+def test_every_check_of_data_is_inside_the_gate(path):
     tree = ast.parse(path.read_text())
     theirs = {name for _, names in imports_from_scikit_learn(tree) for name in names}
     assert not CHECKS_OF_DATA & theirs & set(calls_outside_gates(tree))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_private_names_of_scikit_learn_come_from_one_module(path):
+def test_private_names_of_scikit_learn_are_imported_by_one_module(path):
     if path.stem == "_sklearn_compat":
         return
     for module, names in imports_from_scikit_learn(ast.parse(path.read_text())):
@@ -445,7 +445,7 @@ def test_an_absent_size_under_add_remove_is_not_covered():
         (PrivateDirichletPosterior(categories=["a", "b"], mechanism="lshist"), []),
     ],
 )
-def test_one_long_label_takes_no_room_for_each_record(model, X):
+def test_one_long_label_does_not_increase_memory_for_each_record(model, X):
     labels = ["a", "b"] * 5000 + ["x" * 10_000_000]  # 400 GB in an array of texts
     with pytest.raises(ValueError, match=r"in classes|outside that domain") as error:
         model.fit(*X, labels)

@@ -1,4 +1,4 @@
-"""What is said of estimators that hold others is what they do.
+"""Rules of `check_pipeline` for meta-estimators, compared with their fits.
 
 Each is fitted around an estimator that keeps nothing of the data, on two neighbouring data
 sets. Whatever differs between the two is what it adds by itself; and what it hands on has to
@@ -66,7 +66,7 @@ TWO = np.minimum(THREE, 1)
 
 
 def importances(model):
-    """Of each column, from what was released."""
+    """Released mean of each column."""
     if isinstance(model, Public):
         return np.arange(model.n_features_in_)
     return np.array([np.ptp(table, axis=0).sum() for table in model.feature_log_prob_])
@@ -245,7 +245,7 @@ def are_all_neighbours(shown, others):
 
 
 def observed(meta, data, target):
-    """All that a fit keeps, but for times, and the records that it shows to what is inside."""
+    """Return the state of a fit without times, and the records that inner estimators receive."""
     Public.shown = []
     fitted = clone(meta)
     with warnings.catch_warnings():
@@ -270,12 +270,12 @@ def says_that_it_keeps_the_guarantee(meta):
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_what_is_said_of_a_meta_estimator_is_what_it_does(kind):
+def test_rules_of_meta_estimators_describe_their_fit(kind):
     make, labels, _ = CASES[kind]
     meta = make(Public())
     first, *rest = neighbours(labels)
     kept, shown = observed(meta, *first)
-    assert observed(meta, *first)[0] == kept  # nothing but the data makes a difference
+    assert observed(meta, *first)[0] == kept  # only the data differ
 
     def keeps(neighbour):
         other, records = observed(meta, *neighbour)
@@ -334,7 +334,7 @@ def test_a_bootstrap_shows_a_record_several_times():
     assert "one counts as many" in finding.reason
 
 
-def test_pairs_of_labels_tell_how_many_records_have_them():
+def test_one_versus_one_reveals_label_counts():
     make, _, _ = CASES["OneVsOneClassifier"]
     sizes = []
     for labels in (THREE, np.where(np.arange(N) == 0, 1, THREE)):
@@ -343,8 +343,8 @@ def test_pairs_of_labels_tell_how_many_records_have_them():
     assert sizes[0] != sizes[1]
 
 
-def test_a_target_is_transformed_by_what_is_said_of_its_transformer():
-    """Only what is learnt of the target differs, and only where something is learnt."""
+def test_transformed_targets_follow_the_rule_of_their_transformer():
+    """Only values learnt from the target differ, and only if something is learnt."""
     for transformer, learns in ((None, False), (StandardScaler(), True)):
         meta = TransformedTargetRegressor(Public(), transformer=transformer)
         kept = {observed(meta, X, target)[0] for _, target in neighbours(THREE)}

@@ -1,4 +1,4 @@
-"""Private searches and scores: what they publish, what they pay, and what they refuse."""
+"""Private searches and scores: results, charges, and errors."""
 
 import itertools
 import pickle
@@ -77,7 +77,7 @@ def fixed(search_class=PrivateGridSearchCV, grid=GRID_OF_TWO, **parameters):
 pytestmark = pytest.mark.filterwarnings("ignore:random_state is given")
 
 
-# What is charged, and what is released -------------------------------------------------
+# Charges and releases -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_everything_is_one_charge_within_the_budget(records, refit, adjacency, g
     assert search.privacy_.route == ("composition" if len(grid["alpha"]) == 2 else "repetition")
 
 
-def test_only_noise_that_was_paid_for_is_drawn(records):
+def test_only_charged_noise_is_drawn(records):
     recorder = Recorder()
     with drawn_tables() as drawn:
         fixed(accountant=recorder, refit="run", route="repetition").fit(*records)
@@ -140,7 +140,7 @@ def test_the_charge_is_made_before_the_first_run(records, monkeypatch):
     assert order.count("run") == 2
 
 
-def test_a_limit_is_kept_before_anything_is_run(records, monkeypatch):
+def test_a_limit_is_checked_before_the_first_run(records, monkeypatch):
     monkeypatch.setattr(runs, "perform", None)
     accountant = PrivacyAccountant(epsilon=0.5, delta=1e-5)
     search = fixed(accountant=accountant)
@@ -150,7 +150,7 @@ def test_a_limit_is_kept_before_anything_is_run(records, monkeypatch):
     assert not hasattr(search, "best_params_")
 
 
-def test_a_run_that_fails_counts_as_a_run_and_tells_nothing(records, monkeypatch):
+def test_a_failed_run_counts_as_a_run_and_reveals_nothing(records, monkeypatch):
     fit_candidate = runs.fit_candidate
     fits = []
 
@@ -177,7 +177,7 @@ def test_a_run_that_fails_counts_as_a_run_and_tells_nothing(records, monkeypatch
     assert len(accountant) == 1
 
 
-def test_a_search_that_is_interrupted_has_paid_and_is_as_before(records, monkeypatch):
+def test_an_interrupted_search_is_charged_and_restores_its_state(records, monkeypatch):
     accountant = PrivacyAccountant()
     search = fixed(accountant=accountant).fit(*records)
     before = search.best_params_
@@ -192,7 +192,7 @@ def test_a_search_that_is_interrupted_has_paid_and_is_as_before(records, monkeyp
     assert search.best_params_ == before
 
 
-def test_noise_that_was_not_paid_for_is_not_published(records, monkeypatch):
+def test_noise_that_was_not_charged_is_not_published(records, monkeypatch):
     fit_candidate = search_module.fit_candidate
 
     def other(candidate, *args):
@@ -207,7 +207,7 @@ def test_noise_that_was_not_paid_for_is_not_published(records, monkeypatch):
         fixed().fit(*records)
 
 
-def test_the_model_tells_the_guarantee_of_the_search(records):
+def test_the_model_has_the_report_of_the_search(records):
     X, y = records
     bins = DirichletHistogramTransformer(3, encode="ordinal", bounds=(0, 2), n_fine_bins=8)
     pipeline = make_private_pipeline(bins, DirichletCategoricalNB(classes=[0, 1]))
@@ -251,7 +251,7 @@ def test_a_step_that_leaks_is_warned_of_and_reported(records):
 
 
 @pytest.mark.parametrize("name", ["cv_results_", "best_score_", "n_runs_", "n_splits_"])
-def test_what_is_not_published_says_why(records, name):
+def test_errors_for_withheld_attributes_give_the_reason(records, name):
     found = fixed().fit(*records)
     assert not hasattr(found, name)
     with pytest.raises(AttributeError, match=f"{name} does not exist after a private search"):
@@ -312,7 +312,7 @@ def test_the_route_is_the_one_that_leaves_more_to_a_fit():
         assert max(both, key=lambda name: both[name]) == cheaper
 
 
-def test_a_renyi_budget_is_kept(records):
+def test_a_renyi_budget_is_not_exceeded(records):
     accountant = PrivacyAccountant(epsilon=1.0, order=8.0)
     found = fixed(order=8.0, accountant=accountant, refit="run").fit(*records)
     assert 0.9 < found.privacy_.composition().rdp(8.0) <= 1.0 + 1e-9
@@ -338,7 +338,7 @@ def test_a_split_follows_from_positions_alone():
     assert np.array_equal(again[1], test)
 
 
-def test_records_are_held_out_by_coins_of_their_own_where_positions_move():
+def test_records_are_held_out_independently_if_positions_shift():
     shares = [
         split_records(500, 4, "add_remove", np.random.default_rng(seed))[1].size
         for seed in range(200)
@@ -358,7 +358,7 @@ def released(data, coins, noise=0.7):
     return np.outer(response(parts[0]), response(parts[1]))
 
 
-def test_coins_keep_an_added_record_in_one_part():
+def test_an_added_record_is_in_one_part():
     """By enumeration of data, coins and outputs: the worst part alone bounds the whole."""
     held_out = 0.25
     response = [released((x,), (0,))[:, 0] / released((x,), (0,))[:, 0].sum() for x in range(5)]
@@ -386,7 +386,7 @@ def test_a_stratified_splitter_is_refused_with_the_reason(records, cv):
         fixed(cv=cv).fit(*records)
 
 
-def test_a_splitter_sees_no_record(records):
+def test_a_splitter_receives_no_record(records):
     class Curious:
         def split(self, X, y=None, groups=None):
             assert np.all(X == 0)
@@ -396,7 +396,7 @@ def test_a_splitter_sees_no_record(records):
     assert fixed(cv=Curious()).fit(*records).released_score_.value > 0.5
 
 
-def test_one_split_of_any_kind_by_position_is_taken(records):
+def test_any_single_split_by_position_is_accepted(records):
     fold = np.repeat([0, -1, -1, -1], 100)
     for cv in (ShuffleSplit(1, random_state=0), PredefinedSplit(fold)):
         found = fixed(cv=cv).fit(*records)
@@ -404,7 +404,7 @@ def test_one_split_of_any_kind_by_position_is_taken(records):
         assert found.privacy_.not_covered == ("random_state",)
 
 
-def test_a_split_that_may_be_made_from_labels_is_warned_of_and_reported(records):
+def test_a_split_that_may_depend_on_labels_warns_and_is_reported(records):
     X, y = records
     by_label = [next(StratifiedKFold(4).split(X, y))]
     with pytest.warns(PrivacyLeakWarning, match="cv: an iterable of splits may depend on"):
@@ -434,7 +434,7 @@ def test_splits_that_would_not_hold_are_refused(records, cv, message):
         fixed(cv=cv).fit(*records)
 
 
-def test_what_is_no_split_is_refused(records):
+def test_invalid_splits_are_refused(records):
     with pytest.raises(TypeError, match="cv must be"):
         fixed(cv="five").fit(*records)
     with pytest.raises(ValueError, match="if adjacency is 'add_remove'"):
@@ -486,7 +486,7 @@ def test_no_record_moves_a_score_further_than_its_noise_is_for(scorer):
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
-def test_a_declared_sensitivity_is_kept_and_used_up(adjacency):
+def test_a_declared_sensitivity_is_used_and_not_exceeded(adjacency):
     numbers = iter([0.3, 0.4])
     scorer = make_private_scorer(lambda model, X, y: next(numbers), low=-2, high=2, sensitivity=0.1)
     X, y = np.zeros((5, 1)), np.zeros(5)
@@ -518,7 +518,7 @@ def test_without_noise_scores_are_those_of_scikit_learn(records):
 
 @pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_log_loss"])
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
-def test_intervals_hold_the_exact_score_as_often_as_they_say(records, scoring, adjacency):
+def test_intervals_cover_the_exact_score_at_the_stated_rate(records, scoring, adjacency):
     X, y = records
     fitted = model(epsilon=float("inf")).fit(X, y)
     exact = private_score(fitted, X, y, scoring=scoring, epsilon=float("inf")).value
@@ -554,7 +554,7 @@ def test_records_and_labels_of_different_numbers_are_refused(records):
         private_score(model().fit(X, y), X, y[:-1])
 
 
-def test_a_record_that_cannot_be_scored_counts_as_lost():
+def test_a_record_that_cannot_be_scored_gets_the_lowest_score():
     X = np.array([[0, 0.5], [9, 0.5], [1, 0.5], [2, 0.5]])
     y = np.array([0, 0, 1, 0])
     assert score_table(SCORERS["accuracy"], Told(), X, y, "replace").tolist() == [[2.0, 2.0]]
@@ -613,7 +613,7 @@ def expected_failures(search):
     expected_failed_checks=expected_failures,
 )
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learn_takes_it_for_an_estimator(estimator, check):
+def test_a_search_passes_scikit_learns_estimator_checks(estimator, check):
     check(estimator)
 
 
@@ -642,7 +642,7 @@ def test_without_noise_it_chooses_as_scikit_learn_does(records):
     assert accountant.total() == float("inf")
 
 
-def test_a_search_is_a_classifier_with_what_its_estimator_has(records):
+def test_a_search_has_the_methods_of_its_estimator(records):
     X, y = records
     frame = pd.DataFrame(X, columns=["a", "b"])
     found = fixed().fit(frame, y)
@@ -702,7 +702,7 @@ def test_secure_noise_differs_from_search_to_search(records):
     assert len(scores) == 3
 
 
-def test_processes_make_the_same_search(records):
+def test_parallel_processes_give_the_same_search(records):
     one, two = (fixed(n_jobs=n_jobs).fit(*records) for n_jobs in (None, 2))
     assert one.released_score_ == two.released_score_
     assert one.best_params_ == two.best_params_
@@ -762,7 +762,7 @@ def test_each_missing_parameter_is_warned_of_once_and_reported(records):
 
 
 @pytest.mark.parametrize("route", ["repetition", "composition"])
-def test_what_any_candidate_takes_from_the_data_is_not_covered(records, route):
+def test_leaks_of_any_candidate_are_reported(records, route):
     """The noise of a losing candidate is in the charge too."""
     _, y = records
     grid = [{"max_total": [None], "alpha": [1e6]}, {"max_total": [4], "alpha": [1.0]}]
@@ -789,7 +789,7 @@ def test_a_search_warns_of_nothing_that_one_record_decides(records):
         search.fit(X, labels)
 
 
-def test_a_wide_grid_is_paid_for_by_its_worst_candidate(records):
+def test_a_grid_is_charged_for_its_worst_candidate(records):
     grid = {"mechanism": ["gaussian", "laplace"], "alpha": [0.5, 5.0]}
     found = fixed(grid=grid, refit="run", route="repetition", n_runs=3).fit(*records)
     selection = found.privacy_.mechanism
@@ -806,7 +806,7 @@ def test_a_wide_grid_is_paid_for_by_its_worst_candidate(records):
     assert found.privacy_.composition().delta(1.0) <= 1e-5
 
 
-# What goes wrong for all records alike -------------------------------------------------
+# Errors for all records -----------------------------------------------------------------
 
 
 def test_a_model_that_is_not_fitted_is_refused_and_not_scored_as_bad(records):
@@ -816,7 +816,7 @@ def test_a_model_that_is_not_fitted_is_refused_and_not_scored_as_bad(records):
     assert recorder.charges == []
 
 
-def test_records_with_other_columns_are_refused_and_not_scored_as_lost(records):
+def test_records_with_other_columns_are_refused(records):
     X, y = records
     recorder = Recorder()
     fitted = model(random_state=0).fit(X, y)
@@ -850,7 +850,7 @@ class Warns(FunctionTransformer):
         return super().fit(X, y)
 
 
-def test_warnings_do_not_tell_the_number_of_runs(records):
+def test_warnings_do_not_reveal_the_number_of_runs(records):
     pipe = make_private_pipeline(Warns(), model())
     numbers = set()
     for seed in range(6):
@@ -890,7 +890,7 @@ def test_rows_of_persons_are_refused_under_any_name(records):
         )
 
 
-def test_weights_are_routed_where_scikit_learn_routes_them(records):
+def test_weights_are_routed_as_in_scikit_learn(records):
     with config_context(enable_metadata_routing=True):
         asks = model().set_fit_request(sample_weight=True)
         search = PrivateGridSearchCV(asks, GRID_OF_TWO, epsilon=9.0, random_state=0)
@@ -912,7 +912,7 @@ def test_progress_shows_the_number_of_runs_only_if_it_is_public_or_requested(
     assert asked == shown
 
 
-def test_a_scorer_that_gives_one_number_is_refused_and_not_counted_as_lost(records):
+def test_a_scorer_that_returns_one_number_is_refused(records):
     recorder = Recorder()
     fitted = model(random_state=0).fit(*records)
     scorer = make_private_scorer(lambda model, X, y: model.score(X, y), low=0, high=1)

@@ -72,7 +72,7 @@ def public(cls, n_classes=3, **parameters):
 
 
 def without_threshold(cls):
-    """Parameters with which values are taken as they are, and none may be negative."""
+    """Parameters with which values are used unchanged, and none may be negative."""
     return {"binarize": None} if cls is DirichletBernoulliNB else {}
 
 
@@ -164,7 +164,7 @@ def test_priors_are_as_in_scikit_learn(cls, prior):
 
 @pytest.mark.parametrize("classes", [[0, 1, 2], [1, 2, 3], [0, 2, 4], [0.0, 1.0, 2.0]])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.uint64, float])
-def test_labels_are_found_among_the_classes_whatever_they_are(classes, dtype):
+def test_labels_of_any_type_are_found_among_the_classes(classes, dtype):
     known = np.asarray(classes)
     y = known[[2, 0, 0, 1]].astype(dtype)
     assert encode_labels(y, known).tolist() == [2, 0, 0, 1]
@@ -229,7 +229,7 @@ def test_the_exact_cost_is_an_eighth_of_the_papers_claim_or_less():
     assert Composition(model.privacy_.mechanisms).epsilon(1e-5) < 1 / 8
 
 
-def test_a_record_moves_each_table_by_what_its_mechanism_allows():
+def test_a_record_changes_each_table_within_the_bound_of_its_mechanism():
     # The sensitivity the mechanisms are calibrated for, against every single replacement.
     X, y = word_counts(n=60)
     bounds = {"classes": [0, 1, 2], "max_count": 2, "max_total": 7}
@@ -276,7 +276,7 @@ def violations(first, second, guarantee, error=1e-5):
 
 
 @SEEDED
-def test_no_test_of_a_released_probability_beats_the_guarantee():
+def test_no_test_of_a_released_probability_exceeds_the_guarantee():
     # The worst neighbours: the replaced record leaves one cell empty for another, and
     # the rest of the class sits in a third. One table gets the whole budget.
     # A large delta makes an audit of few fits sharp.
@@ -359,7 +359,7 @@ def test_chunks_give_the_model_of_one_fit(cls, parameters):
         chunks.partial_fit(X[part], y[part], classes=[0, 1, 2])
     # Sums of clipped rows may differ in their last digits.
     np.testing.assert_allclose(chunks.predict_log_proba(X), whole.predict_log_proba(X), rtol=1e-9)
-    # `partial_fit` is told the classes, so that they are not taken from the data.
+    # `partial_fit` receives the classes, so they are not taken from the data.
     covered = [name for name in whole.privacy_.not_covered if name != "classes"]
     assert chunks.privacy_ == replace(whole.privacy_, not_covered=tuple(covered))
 
@@ -435,7 +435,7 @@ def test_it_works_inside_scikit_learns_tools(cls):
 
 @SEEDED
 def test_repeated_records_of_a_bootstrap_get_more_noise():
-    # (Bagging seeds its estimators, whatever they ask for.)
+    # (Bagging always seeds its estimators.)
     model = public(DirichletCategoricalNB)
     X, y = categories()
     with pytest.warns(PrivacyLeakWarning, match="max_weight"):
@@ -467,7 +467,7 @@ def test_weights_are_routed(cls):
     np.testing.assert_array_equal(routed.predict_proba(X), plain.predict_proba(X))
 
 
-# What is missing, and what is wrong ------------------------------------------------
+# Missing and invalid parameters ------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the naive Bayes models share with scikit-learn beyond predictions: counts, more records."""
+"""Naive Bayes models compared with scikit-learn: counts, further records, exports."""
 
 import pickle
 from types import SimpleNamespace
@@ -56,7 +56,7 @@ def test_without_noise_more_records_may_follow_a_fit(cls):
 
 
 @pytest.mark.parametrize("cls", PUBLIC)
-def test_a_model_with_noise_keeps_nothing_to_add_to(cls):
+def test_a_private_model_keeps_no_counts(cls):
     X, y = records()
     model = model_of(cls).fit(X, y)
     with pytest.raises(ValueError, match="is released and takes no more records"):
@@ -84,13 +84,11 @@ def test_exact_counts_are_not_pickled_for_an_epsilon_that_was_changed(cls):
 @pytest.mark.parametrize("cls", PUBLIC)
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian"])
 @pytest.mark.parametrize("postprocess", [False, True])
-def test_counts_of_a_private_model_are_those_that_its_probabilities_say(
-    cls, mechanism, postprocess
-):
+def test_counts_of_a_private_model_follow_from_its_probabilities(cls, mechanism, postprocess):
     X, y = records()
     model = model_of(cls, mechanism=mechanism, postprocess=postprocess, n_samples=2500).fit(X, y)
     classes = model.class_count_
-    # What was drawn has its smoothing in the counts already.
+    # Drawn probabilities include the smoothing.
     added = model.alpha_ if postprocess else 0.0
     np.testing.assert_allclose(classes.sum(), 2500)
     np.testing.assert_allclose(classes, 2500 * np.exp(model.class_log_prior_))
@@ -123,8 +121,8 @@ def test_counts_of_a_private_model_are_those_that_its_probabilities_say(
         )
 
 
-def test_a_bernoulli_model_of_few_places_finds_what_that_of_all_features_finds():
-    """By shares and by how full records are: with hardly any noise, within what scaling takes."""
+def test_a_bernoulli_model_with_max_total_approximates_the_full_model():
+    """With little noise both models agree up to the effect of scaling."""
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=20_000)
     X = rng.random((20_000, 30)) < np.where(y[:, np.newaxis] == 1, 0.05, 0.1)
@@ -195,14 +193,14 @@ def test_nothing_is_spent_on_a_prior_that_no_prediction_uses():
     np.testing.assert_allclose(np.exp(model.class_log_prior_), 1 / 3)
 
 
-def test_hashed_features_with_signs_are_refused_with_the_way_out():
+def test_the_error_for_signed_hashed_features_names_the_solution():
     X, y = records()
     for cls in (DirichletNB, DirichletComplementNB):
         with pytest.raises(ValueError, match="alternate_sign=False"):
             model_of(cls).fit(X - 1, y)
 
 
-def test_a_learning_curve_without_noise_may_go_on_counting():
+def test_a_model_without_noise_can_be_fitted_further():
     X, y = records(600)
     sizes, train, test = learning_curve(
         model_of(DirichletNB, epsilon=INF), X, y, exploit_incremental_learning=True, cv=3
@@ -222,7 +220,7 @@ def test_least_categories_are_no_public_number_of_them():
 
 @pytest.mark.parametrize("cls", PUBLIC)
 @pytest.mark.parametrize("epsilon", [1.0, INF])
-def test_scikit_learns_own_class_predicts_what_was_released(cls, epsilon):
+def test_the_exported_scikit_learn_model_predicts_the_same(cls, epsilon):
     X, y = records()
     ours = model_of(cls, epsilon=epsilon).fit(X, y)
     theirs = ours.to_sklearn()

@@ -18,7 +18,7 @@ REPLACED = {
     "MultinomialNB": "DirichletNB",
 }
 
-#: Tests of scikit-learn that cannot hold, and why.
+#: Tests of scikit-learn that cannot pass, with the reason.
 EXCEPTIONS = {
     "test_discretenb_provide_prior": "rests on the classes of a fit that failed, which we undo",
 }
@@ -70,7 +70,7 @@ def is_about_ours(function):
 @pytest.mark.parametrize(
     ("function", "values"), [*cases(functions_of(theirs, is_about_ours), EXCEPTIONS)]
 )
-def test_what_scikit_learn_tests_of_its_naive_bayes_holds(function, values, request, monkeypatch):
+def test_scikit_learns_tests_of_its_naive_bayes_pass(function, values, request, monkeypatch):
     for name, ours in CLASSES.items():
         monkeypatch.setattr(theirs, name, ours)
     run(function, {name: as_private(value) for name, value in values.items()}, request)

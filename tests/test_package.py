@@ -1,4 +1,4 @@
-"""The package as a whole: what importing it loads, and what the README promises."""
+"""The package as a whole: imports, types, docstrings, and the README."""
 
 import ast
 import importlib
@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import FunctionType
 
@@ -26,7 +27,7 @@ PUBLIC_MODULES = [
     "skdirdp.posterior",
     "skdirdp.utility",
 ]
-# What users meet without importing it.
+# Classes that users obtain without importing them.
 MET = [
     "skdirdp.accountant.ParallelParts",
     "skdirdp.accountant.History",
@@ -73,7 +74,7 @@ def test_every_public_name_can_be_imported():
     assert set(skdirdp.__all__) <= set(dir(skdirdp))
 
 
-def test_type_checkers_are_told_of_every_public_name():
+def test_every_public_name_is_visible_to_type_checkers():
     tree = ast.parse((ROOT / "skdirdp" / "__init__.py").read_text(encoding="utf-8"))
     imported = {
         alias.asname: node.module
@@ -159,9 +160,9 @@ def public_methods(path):
 
 
 @pytest.mark.parametrize("path", public_names())
-def test_what_is_public_has_an_example_and_describes_its_parameters(path):
+def test_public_names_have_an_example_and_describe_their_parameters(path):
     numpydoc = pytest.importorskip("numpydoc.validate")
-    # GL08: no docstring; PR01: a parameter that it lacks; PR02: one that does not exist.
+    # GL08: no docstring; PR01: an undocumented parameter; PR02: one that does not exist.
     wanted = {path: {"GL08", "EX01", "PR01", "PR02"}}
     wanted |= {method: {"GL08", "PR01", "PR02"} for method in public_methods(path)}
     faults = [
@@ -173,9 +174,8 @@ def test_what_is_public_has_an_example_and_describes_its_parameters(path):
     assert faults == []
 
 
-def test_the_package_its_build_and_the_changelog_have_one_version():
-    build = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert re.findall(r'^version = "(.*)"$', build, flags=re.MULTILINE) == [skdirdp.__version__]
+def test_the_package_and_the_changelog_have_one_version():
+    assert metadata.version("skdirdp") == skdirdp.__version__
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.findall(r"^## (\S+)", changes, flags=re.MULTILINE)[0]
     assert newest == re.sub(r"\.dev\d+$", "", skdirdp.__version__)

@@ -210,7 +210,7 @@ def test_renyi_divergence_has_the_values_known_by_hand():
 
 @pytest.mark.parametrize("order", [1.0001, 1.5, 2.0, 8.0, 100.0])
 @pytest.mark.parametrize("size", [1e-9, 1e-6, 1e-3, 0.1, 1.0, 10.0])
-def test_laplace_divergence_is_mironovs_and_never_below_it(size, order):
+def test_laplace_divergence_agrees_with_mironov_and_is_never_below(size, order):
     # Mironov (2017), Proposition 6, for noise of scale 1 and a shift of this size.
     with mp.workdps(60):
         a, o = mpf(size), mpf(order)
@@ -414,7 +414,7 @@ def test_profile_falls_from_one_to_zero_and_is_a_number_everywhere(pair):
 
 @pytest.mark.parametrize("pair", [BetaPair(0.3, 2.0), GaussianPair(0.7), LaplacePair(0.4)])
 def test_pairs_that_equal_their_reversal_have_a_symmetric_profile(pair):
-    # delta_PQ(-e) = 1 - exp(-e) (1 - delta_QP(e)), whatever the pair.
+    # delta_PQ(-e) = 1 - exp(-e) (1 - delta_QP(e)) for every pair.
     for epsilon in (0.01, 0.2, 1.0):
         there, back = np.exp(pair.log_delta(epsilon)), np.exp(pair.log_delta(-epsilon))
         assert back == pytest.approx(1 - np.exp(-epsilon) * (1 - there), rel=1e-8)
@@ -471,7 +471,7 @@ def test_the_rounding_of_large_losses_never_lowers_delta(mu, deviations):
 @pytest.mark.parametrize("r", [1e4, 1e8, 1e20, 1e60])
 @pytest.mark.parametrize("kind", ["replace", "add", "remove"])
 def test_steps_far_above_the_prior_hide_nothing(kind, r):
-    # Whether b > 1/2, or g > r/2, tells P and Q apart but with a probability of
+    # Whether b > 1/2, or g > r/2, distinguishes P and Q except with a probability of
     # 2**-(r + 1), or exp(-r / 8) at most.
     with np.errstate(all="ignore"):
         log_delta = make_pair(kind, r, 1.0).log_delta(np.array([0.0, 1.0]))

@@ -1,4 +1,4 @@
-"""Persons: no more of anybody's records are counted, nor hidden, than was said.
+"""Persons: at most `max_rows` records of each are counted, and all of them are protected.
 
 The brute force goes over all small data sets of a few persons, adds or replaces one person
 with all records of that person, and compares the exact tables that noise is added to with
@@ -107,7 +107,7 @@ def tables_of(name, records, groups, **how):
 
 
 def assert_within(after, before):
-    """Tables with a person more differ by what a person may add."""
+    """Tables with one more person change within the bound of a person."""
     assert len(after) == len(before) > 0
     for (mechanism, cells), (other, others) in zip(after, before, strict=True):
         assert mechanism == other
@@ -141,7 +141,7 @@ def test_no_person_changes_the_counts_by_more_than_the_bound(name, max_rows):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_a_person_who_fills_the_bound_is_charged_no_more_than_that(name):
+def test_a_person_at_the_bound_is_within_the_charge(name):
     # Three records alike, of which two are counted: the largest entry is as large as claimed.
     record = ((2, 0), 0, 1.0)
     one, two = (
@@ -161,7 +161,7 @@ def test_a_person_who_fills_the_bound_is_charged_no_more_than_that(name):
     [np.array, sparse.csr_array, sparse.coo_matrix, pd.DataFrame, lambda X: np.array(X) * 0.3],
     ids=["array", "csr", "coo", "frame", "floats"],
 )
-def test_what_is_counted_does_not_depend_on_the_container(container):
+def test_counts_do_not_depend_on_the_container(container):
     # Frames drop the records with their index, sparse rows by their pointers.
     records = [((2, 1), 0, 1.0), ((0, 2), 1, 1.0), ((1, 1), 0, 1.0), ((2, 2), 1, 1.0)]
     kept = [records[0], records[1], records[3]]
@@ -174,7 +174,7 @@ def test_what_is_counted_does_not_depend_on_the_container(container):
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
-def test_others_records_and_their_ids_do_not_decide_which_of_a_persons_are_kept(name):
+def test_the_counted_records_of_a_person_do_not_depend_on_others(name):
     mine = [RECORDS[0], RECORDS[1], RECORDS[2]]
     others = [((1, 1), 1, 1.0)] * 4
     alone = tables_of(name, others, list("wxyz"))[0]
@@ -244,7 +244,7 @@ def test_ids_in_some_batches_only_are_refused_and_nothing_is_counted(name):
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_floats_that_cannot_tell_ids_apart_are_refused(kind):
+def test_floats_that_cannot_distinguish_ids_are_refused(kind):
     first = 2.0 ** (np.finfo(kind).nmant + 1)
     assert select_rows(np.array([first - 1, first - 2], dtype=kind), 2, 1).n_rows == 2
     with pytest.raises(ValueError, match="too large to be exact floats"):
@@ -381,7 +381,7 @@ BAD_IDS = {
     "truth array": np.array([True, False, True]),
     "dates": np.array(["2026-04-07"] * 3, dtype="datetime64[D]"),
     "date": [datetime(2026, 4, 7)] * 3,
-    "decimal": [Decimal(4711), Decimal(1), Decimal(2)],
+    "decimal": [Decimal("4711.5"), Decimal(1), Decimal(2)],
     "tuples": [(4711, 1), (1, 1), (2, 1)],
     "complex": np.array([4711, 1, 2], dtype=complex),
     "objects": [object(), object(), object()],
@@ -412,7 +412,7 @@ def test_true_is_no_number_of_rows():
         fit(ESTIMATORS["histogram"](max_rows=True, **PUBLIC), RECORDS)
 
 
-# --- What is said ---------------------------------------------------------------
+# --- Reports --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -556,7 +556,7 @@ def test_a_posterior_hides_all_records_of_a_person_by_as_many_replacements(mecha
     assert "one person with up to 3 records (declared, not checked);" in str(person.privacy_)
 
 
-def test_a_posterior_takes_ids_only_where_the_number_of_records_is_that_of_persons():
+def test_a_posterior_accepts_ids_only_if_max_rows_is_1():
     model = PrivateDirichletPosterior(n_categories=3).fit([0, 1, 2, 1], groups=[1, 2, 1, 3])
     assert model.n_samples_ == 3
     assert model.privacy_.unit == Unit(1, by_ids=True)
@@ -673,7 +673,7 @@ def test_steps_do_not_count_by_different_ids():
     assert len(accountant) == 1
 
 
-def test_ids_are_refused_where_a_step_may_fit_to_other_rows():
+def test_ids_are_refused_if_a_step_may_fit_to_other_rows():
     model = private_pipeline(1, 1)["model"].set_params(n_samples=None)
     pipe = PrivatePipeline([("bag", BaggingClassifier(model, n_estimators=2))])
     warned = pytest.warns(PrivacyLeakWarning, match="repeats records")
@@ -689,7 +689,7 @@ def test_ids_of_another_number_than_rows_are_refused():
         private_pipeline(2, 2).fit(X_ROUTED, Y_ROUTED, groups=IDS[:-1])
 
 
-def test_several_releases_protect_whom_all_of_them_protect():
+def test_several_releases_protect_their_common_unit():
     assert common_unit([]) == RECORD
     assert common_unit([Unit(2, True), Unit(5, True)]) == Unit(5, True)
     assert common_unit([Unit(2), Unit(5)]) == Unit(2)

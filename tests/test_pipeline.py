@@ -75,7 +75,7 @@ def three_steps(**params):
 
 
 def five_steps(**params):
-    """Bins of bins of bins, beside others, before a model; with a step that learns nothing."""
+    """Nested histogram steps and a step that learns nothing, before a model."""
     union = FeatureUnion(
         [("c", bins(bounds=(0, 4))), ("d", bins(bounds=(0, 4), mechanism="gaussian"))]
     )
@@ -91,7 +91,7 @@ def five_steps(**params):
 
 
 class Drawn:
-    """The mechanisms that drew noise, in order: what was truly released."""
+    """Return the mechanisms that drew noise, in order."""
 
     def __init__(self, monkeypatch):
         self.mechanisms = []
@@ -119,7 +119,7 @@ def drawn(monkeypatch):
 @pytest.mark.parametrize(
     ("make", "releases"), [(two_steps, 7), (three_steps, 5), (five_steps, 3 + 3 + 6 + 7)]
 )
-def test_what_is_drawn_composes_to_the_budget_in_one_charge(make, releases, adjacency, drawn):
+def test_releases_compose_to_the_budget_in_one_charge(make, releases, adjacency, drawn):
     accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
     pipe = make(adjacency=adjacency, accountant=accountant, label="whole").fit(X, Y)
     total = drawn.last(releases).epsilon(1e-5)
@@ -172,7 +172,7 @@ def test_the_parameters_of_a_steps_own_budget_are_not_used(drawn):
     assert pipe["bins"].privacy_.adjacency == "replace"
 
 
-def test_a_step_with_infinite_epsilon_of_its_own_is_held_to_its_bounds(monkeypatch):
+def test_a_step_with_infinite_epsilon_is_bounded_in_a_pipeline(monkeypatch):
     counts = np.full((N, 3), 50)
     last = DirichletNB(classes=[0, 1], max_count=1, max_total=2, epsilon=np.inf, n_samples=N)
     counted = []
@@ -204,7 +204,7 @@ def test_by_default_steps_before_the_last_get_about_a_quarter_of_epsilon_for_man
     assert 0.9 < reports["model"].epsilon < 1.0
 
 
-def test_by_default_steps_before_the_last_get_little_where_they_would_drown():
+def test_by_default_preprocessing_gets_a_small_share_if_it_is_noisy():
     steps = [("bins", bins(n_samples=100)), ("model", model(n_samples=100))]
     reports = dict(PrivatePipeline(steps).fit(X, Y).privacy_.steps)
     assert reports["bins"].epsilon < 0.06
@@ -324,7 +324,7 @@ def test_a_step_after_a_private_one_needs_its_public_parameters(steps, missing):
         (bins(encode="cdf"), counts_model(max_total=2), {"max_count": 1}),
     ],
 )
-def test_sizes_right_after_a_histogram_follow_from_what_was_declared(first, last, known):
+def test_sizes_after_a_histogram_follow_from_its_declarations(first, last, known):
     """The noise is that of a last step that is given them, and nothing is taken from the data."""
     reports = []
     for model_ in (last, clone(last).set_params(**known)):
@@ -445,7 +445,7 @@ def test_a_failure_leaves_the_pipeline_as_it_was_and_the_charge_in_the_ledger(
 
 
 @pytest.mark.parametrize("moment", [0, 1])
-def test_a_failure_in_the_noise_of_any_step_keeps_the_last_fit(moment, monkeypatch):
+def test_a_failure_while_drawing_noise_keeps_the_last_fit(moment, monkeypatch):
     """The tables of the two steps are drawn in the rehearsal and then for good."""
     accountant = PrivacyAccountant()
     pipe = two_steps(accountant=accountant).fit(X, Y)
@@ -520,7 +520,7 @@ def test_a_search_charges_once_per_fit(n_jobs):
     assert 0.999 * spent <= total.rdp(4.0) <= spent * (1 + 1e-9)
 
 
-def test_a_search_can_be_asked_for_before_it_begins():
+def test_the_cost_of_a_search_is_known_before_it_starts():
     accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5)
     pipe = two_steps(accountant=accountant, epsilon=0.2)
     one_fit = pipe.rehearse(X, Y)
@@ -550,7 +550,7 @@ def test_affords_agrees_with_charge():
     assert 2 < len(accountant) < 20
 
 
-def test_clones_and_pickles_keep_the_budget_and_nothing_of_the_fit():
+def test_clones_and_pickles_keep_the_budget_and_no_exact_data():
     accountant = PrivacyAccountant()
     pipe = two_steps(epsilon=0.5, shares={"bins": 1.0, "model": 3.0}, accountant=accountant)
     pipe.fit(X, Y)
@@ -571,7 +571,7 @@ def test_no_trace_of_the_joint_fit_stays_in_a_fitted_pipeline():
     assert b"PaidFit" not in pickle.dumps(pipe)
 
 
-def test_a_step_that_is_fitted_by_itself_later_pays_by_itself():
+def test_a_step_that_is_fitted_separately_is_charged_separately():
     accountant = PrivacyAccountant()
     pipe = PrivatePipeline([("bins", bins(accountant=accountant, label="alone"))]).fit(X)
     assert len(accountant) == 0
@@ -614,7 +614,7 @@ def test_a_pipeline_in_a_pipeline_joins_its_budget(drawn):
         assert len(accountant) == 1
 
 
-def test_the_same_step_may_stand_twice(drawn):
+def test_the_same_step_may_occur_twice(drawn):
     once = bins(bounds=(-4, 4))
     pipe = PrivatePipeline([("first", once), ("second", once), ("model", model())]).fit(X, Y)
     assert pipe["first"] is not pipe["second"]
@@ -636,7 +636,7 @@ def test_parallel_containers_stay_within_the_budget(n_jobs, drawn):
 
 
 class InAnotherThread(TransformerMixin, BaseEstimator):
-    """Fits in a thread of its own, which knows nothing of what is under way."""
+    """Fits in another thread, outside of the context of the pipeline."""
 
     def __init__(self, inner):
         self.inner = inner
@@ -689,7 +689,7 @@ def test_steps_before_the_first_private_one_are_fitted_once(tmp_path):
     assert len(seen) == 1
 
 
-def test_memory_keeps_no_release(tmp_path):
+def test_memory_does_not_cache_releases(tmp_path):
     memory = joblib.Memory(tmp_path, verbose=0)
     steps = [("same", FunctionTransformer()), ("bins", bins()), ("model", model())]
     pipe = PrivatePipeline(steps, memory=memory).fit(X, Y)
@@ -759,7 +759,7 @@ def test_parameters_may_change_between_fits(drawn):
     assert 2 * 0.999 <= drawn.last(7).epsilon(1e-5) <= 2.0
 
 
-def test_an_encoder_with_public_categories_may_stand_between():
+def test_an_encoder_with_public_categories_may_be_between_private_steps():
     between = OneHotEncoder(categories=[range(4)] * 3, sparse_output=False)
     last = DirichletNB(classes=[0, 1], max_count=1, max_total=3)
     pipe = make_private_pipeline(bins(), between, last).fit(X, Y)
@@ -767,7 +767,7 @@ def test_an_encoder_with_public_categories_may_stand_between():
     assert pipe.privacy_.not_covered == ()
 
 
-def test_a_pipeline_without_private_steps_says_that_it_leaks():
+def test_a_pipeline_without_private_steps_reports_leaks():
     with pytest.warns(PrivacyLeakWarning, match="StandardScaler"):
         pipe = make_private_pipeline(StandardScaler()).fit(X)
     assert pipe.privacy_.releases == 0
@@ -786,7 +786,7 @@ def test_a_pipeline_prints_and_draws():
     assert "'model' alone (0." in told
 
 
-def test_displays_take_pipelines():
+def test_displays_accept_pipelines():
     pipe = two_steps().fit(X, Y)
     profile = PrivacyProfileDisplay.from_estimator(pipe, epsilons=[0.5, 1.0])
     assert profile.budget == (1.0, 1e-5)
@@ -859,7 +859,7 @@ def test_a_network_is_calibrated_by_its_own_split(drawn):
 
 @pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
 def test_every_fit_of_a_meta_estimator_counts(drawn):
-    """Not private as a whole, which is said; what is private is within the budget."""
+    """The whole is reported as not private; the private steps are within the budget."""
     accountant = PrivacyAccountant()
     vote = VotingClassifier([("a", model()), ("b", model(mechanism="gaussian"))])
     pipe = make_private_pipeline(bins(), vote, accountant=accountant).fit(X, Y)

@@ -1,4 +1,4 @@
-"""What a private pipeline refuses, when, and what its errors tell."""
+"""Private pipelines: refused steps, and errors without data."""
 
 import re
 import traceback
@@ -57,7 +57,7 @@ def model(**params):
 
 
 class Doubled(TransformerMixin, BaseEstimator):
-    """Of a class that is not known: fits two private estimators, one on what the other gives."""
+    """Unknown class that fits two private estimators, one to the output of the other."""
 
     def __init__(self, first, second):
         self.first = first
@@ -119,7 +119,7 @@ def test_a_parameter_that_is_missing_inside_a_step_is_refused_before_the_charge(
     ],
     ids=["columns", "union"],
 )
-def test_what_is_fitted_beside_a_private_estimator_takes_bounds_from_the_data(inner):
+def test_non_private_steps_next_to_private_ones_leak_bounds(inner):
     """They are the same in the rehearsal and in the fit, and named as set_params names them."""
     accountant = PrivacyAccountant()
     with pytest.warns(PrivacyLeakWarning, match="inner__b__bounds: not given"):
@@ -166,7 +166,7 @@ def test_which_estimators_feed_others():
         assert feeds_(*paths)
         assert feeds_(*reversed(paths)) is fed
         assert feeds_(paths[0], paths[0]) is fed
-    # What is not known may do anything.
+    # Unknown classes may do anything.
     assert feeds_("vote__a", "vote__c")
 
 
@@ -181,7 +181,7 @@ def test_labels_of_the_estimators_that_were_given_stay():
 
 
 class InAnotherThread(TransformerMixin, BaseEstimator):
-    """Fits in a thread of its own, which knows nothing of what is under way."""
+    """Fits in another thread, outside of the context of the pipeline."""
 
     def __init__(self, inner, lost=False):
         self.inner = inner
@@ -224,7 +224,7 @@ class MakesItsOwn(TransformerMixin, BaseEstimator):
 
 
 @pytest.mark.filterwarnings("ignore:step 'own'")
-def test_a_private_estimator_that_a_step_makes_for_itself_is_refused():
+def test_a_private_estimator_created_by_a_step_is_refused():
     accountant = PrivacyAccountant()
     with pytest.raises(ValueError, match="'own' uses a DirichletHistogramTransformer that is none"):
         PrivatePipeline([("own", MakesItsOwn()), ("model", model())], accountant=accountant).fit(
@@ -248,7 +248,7 @@ class HoldsAList(TransformerMixin, BaseEstimator):
 
 
 @pytest.mark.filterwarnings("ignore:step 'list'")
-def test_estimators_without_names_are_paid_for_with_the_others():
+def test_estimators_without_names_are_charged_with_the_others():
     accountant = PrivacyAccountant()
     steps = [("list", HoldsAList([bins(label="mine"), bins()])), ("model", model())]
     pipe = PrivatePipeline(steps, accountant=accountant).fit(X, Y)
@@ -268,8 +268,8 @@ class SameWhenCloned(DirichletHistogramTransformer):
 
 @pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
 @pytest.mark.parametrize("epsilon", [1.0, np.inf])
-def test_what_is_not_the_pipelines_own_is_neither_released_nor_changed(epsilon):
-    """A frozen model that still counts would be released with noise that nobody paid for."""
+def test_shared_estimators_are_neither_released_nor_changed(epsilon):
+    """A frozen model with pending counts would be released without a charge."""
     codes = rng.integers(4, size=(N, 2))
     counting = model(accountant=PrivacyAccountant(), label="mine").partial_fit(codes, Y)
     stack = StackingClassifier([("frozen", FrozenEstimator(counting))], cv="prefit")
@@ -302,7 +302,7 @@ GO_BY_RESULTS = [
 
 @pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
 @pytest.mark.parametrize("step", GO_BY_RESULTS, ids=lambda step: type(step).__name__)
-def test_a_step_that_goes_by_results_is_refused_before_the_charge(step):
+def test_an_adaptive_step_is_refused_before_the_charge(step):
     accountant = PrivacyAccountant()
     nested = make_pipeline(step)
     for last, path in ((step, "last"), (nested, f"last__{nested.steps[0][0]}")):
@@ -314,11 +314,11 @@ def test_a_step_that_goes_by_results_is_refused_before_the_charge(step):
     assert len(accountant) == 0
 
 
-def test_all_that_go_by_results_are_tried():
+def test_all_adaptive_steps_are_tested():
     assert {type(step).__name__ for step in GO_BY_RESULTS} == ADAPTIVE
 
 
-# What errors tell ------------------------------------------------------------------
+# Errors -----------------------------------------------------------------------------
 
 
 class Telling(TransformerMixin, BaseEstimator):
@@ -361,7 +361,7 @@ def everything_told(error):
     ("error", "raised"),
     [(ValueError, ValueError), (KeyError, ValueError), (TypeError, TypeError)],
 )
-def test_errors_of_other_steps_are_told_without_their_message(
+def test_errors_of_other_steps_are_reported_without_their_message(
     position, fails_at, outcome, charges, error, raised
 ):
     accountant = PrivacyAccountant()
@@ -379,7 +379,7 @@ def test_errors_of_other_steps_are_told_without_their_message(
 
 
 @pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
-def test_the_way_to_see_an_error_shows_it_and_is_not_charged():
+def test_the_suggested_way_to_see_an_error_works_without_a_charge():
     Telling.fits = 0
     accountant = PrivacyAccountant()
     steps = [("telling", Telling(KeyError)), ("bins", bins()), ("model", model())]
@@ -401,7 +401,7 @@ def test_errors_about_the_machine_pass(error):
         make_private_pipeline(Telling(error), model()).fit(X, Y)
 
 
-def test_a_category_that_is_not_known_is_not_shown():
+def test_an_unknown_category_is_not_shown():
     answers = np.array([["yes"], ["no"], ["secret illness"]] * 5)
     pipe = PrivatePipeline(
         [
@@ -419,7 +419,7 @@ def test_a_category_that_is_not_known_is_not_shown():
     ) in told
 
 
-def test_a_column_that_does_not_exist_is_said():
+def test_the_error_names_a_column_that_does_not_exist():
     columns = ColumnTransformer([("a", bins(), ["a", "d"])])
     pipe = PrivatePipeline([("columns", columns), ("model", model())])
     with pytest.raises(ValueError, match=r"step 'columns' .*: (A given|Some) column"):
@@ -431,7 +431,7 @@ def test_errors_that_no_step_raises_are_those_of_scikit_learn():
         make_private_pipeline(bins(), model()).fit(X, Y, sample_weight=np.ones(N))
 
 
-def test_errors_of_private_steps_keep_their_words():
+def test_errors_of_private_steps_keep_their_message():
     with pytest.raises(ValueError, match=r"^y must hold only labels that are in classes"):
         make_private_pipeline(bins(), model()).fit(X, Y + 5)
 

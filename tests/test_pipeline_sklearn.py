@@ -9,7 +9,7 @@ from sklearn.tests import test_pipeline as theirs
 
 from skdirdp import PrivatePipeline
 
-#: Tests of scikit-learn that cannot hold, and why.
+#: Tests of scikit-learn that cannot pass, with the reason.
 EXCEPTIONS = {
     "test_pipeline_raise_set_params_error": "lists all parameters in the order of Pipeline's",
     "test_set_pipeline_step_passthrough": "lists all parameters, of which there are more",
@@ -97,7 +97,7 @@ def arguments(names, values):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("function", "values"), [*cases()])
-def test_what_scikit_learn_tests_of_its_pipeline_holds(function, values, request, monkeypatch):
+def test_scikit_learns_tests_of_its_pipeline_pass(function, values, request, monkeypatch):
     monkeypatch.setattr(theirs, "Pipeline", _Pipeline)
     monkeypatch.setattr(theirs, "make_pipeline", make_pipeline)
     # Examples that were made when their module was imported are scikit-learn's own class.

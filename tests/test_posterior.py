@@ -130,7 +130,7 @@ CASES = [(prior, n) for prior in PRIORS for n in SIZES[len(prior)]]
 
 @pytest.mark.parametrize(("prior", "n"), CASES)
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds"])
-def test_exact_calibration_spends_epsilon_and_never_more(mechanism, prior, n):
+def test_exact_calibration_uses_epsilon_and_never_more(mechanism, prior, n):
     for epsilon in (0.3, 1.0, 4.0):
         estimator = seeded(mechanism, prior=prior, epsilon=epsilon)
         privacy = fit_counts(estimator, compositions(n, len(prior))[0]).privacy_
@@ -432,10 +432,10 @@ def test_distances_on_a_long_lattice_stay_accurate():
             assert distances[i] == pytest.approx(truth, rel=1e-9)
 
 
-# ---------------------------------------------------------------- what calibration gains
+# ---------------------------------------------------------------- calibration
 
 
-def test_exact_calibration_brings_the_release_closer():
+def test_exact_calibration_is_more_accurate():
     def expected_distance(mechanism, scale):
         counts, distance, _ = brute_geometry((1.0, 1.0), 60)
         row = [tuple(c) for c in counts].index((30, 30))
@@ -745,7 +745,7 @@ def test_a_fit_that_fails_leaves_the_last_one(fit, monkeypatch):
 
 
 @pytest.mark.parametrize("mechanism", ["ehd", "ehds", "lshist"])
-def test_what_can_fail_fails_before_the_charge(mechanism, monkeypatch):
+def test_errors_are_raised_before_the_charge(mechanism, monkeypatch):
     """Only the draw itself comes after it."""
     from skdirdp.posterior import hellinger
 
@@ -908,7 +908,7 @@ def test_values_outside_the_domain_are_refused_without_printing_them():
     ids=lambda value: type(value).__name__,  # a repr may hold an address
 )
 @pytest.mark.parametrize("parameters", [{"n_categories": 2}, {"categories": [0, 1]}, {}])
-def test_what_is_not_a_list_of_labels_is_refused_uncharged_and_unseen(x, error, parameters):
+def test_invalid_labels_are_refused_without_a_charge_or_showing_them(x, error, parameters):
     ledger = Ledger()
     with pytest.raises(error, match=r"^x must ") as raised:
         PrivateDirichletPosterior(**parameters, accountant=ledger).fit(x)

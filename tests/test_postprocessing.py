@@ -56,7 +56,7 @@ def tables_of(*axes):
         DirichletMechanism(r=50.0, alpha=2.0**20),
     ],
 )
-def test_noisy_counts_have_the_mean_and_the_variance_that_the_noise_says(mechanism):
+def test_noisy_counts_have_the_stated_mean_and_variance(mechanism):
     counts = np.tile([0.0, 40.0, 3000.0], (20_000, 1))
     (noisy,) = Mechanism.draw_all(
         [Request(mechanism, counts, 1.0, as_counts=True)], np.random.default_rng(0)
@@ -88,7 +88,7 @@ def test_the_noisy_counts_of_a_dirichlet_release_are_gamma_variables():
         (DirichletMechanism(r=200.0, alpha=2.0**20, adjacency="add_remove"), 0.3),
     ],
 )
-def test_the_best_attack_on_noisy_counts_reaches_what_is_claimed_and_no_more(mechanism, epsilon):
+def test_the_best_attack_on_noisy_counts_attains_the_claim(mechanism, epsilon):
     r, alpha, n = mechanism.r, mechanism.alpha, 400_000
     generator = np.random.default_rng(9)
     neighbours = ([1.0, 0.0], [0.0, 1.0]) if mechanism.adjacency == "replace" else ([0.0], [1.0])
@@ -131,7 +131,7 @@ def test_without_post_processing_the_same_draws_are_used(mechanism):
 
 
 def operator_of(tables, total=None):
-    """The matrix that `make_consistent` applies to the cells of all tables, and what it adds."""
+    """Return the linear map that `make_consistent` applies to all cells, and its offset."""
 
     def applied(cells):
         parts, start = [], 0
@@ -375,7 +375,7 @@ def test_similar_rows_are_estimated_as_similar_and_others_are_not():
 
 
 def errors(true, noisy, sigma):
-    """How far a table is from the truth as it is read, in deviations of the noise."""
+    """Return the errors of the estimates, in standard deviations of the noise."""
     (found,) = estimate_counts([NoisyTable(noisy, Noise(sigma**2), ("y", "u"))], true.sum())
     return np.sqrt(np.mean((found.counts - true) ** 2)) / sigma
 
@@ -393,7 +393,7 @@ def test_cells_borrow_from_adjacent_cells_only_if_these_are_similar():
         [errors(true, true + each, sigma) for true, each in zip(mixed, noise, strict=True)]
     )
     assert beside < 0.8 * apart
-    assert apart < 1  # what is seen has 1
+    assert apart < 1  # noisy counts have 1
 
 
 def test_a_rare_category_at_the_end_of_a_row_is_not_shrunk_to_the_adjacent_one():
@@ -406,7 +406,7 @@ def test_a_rare_category_at_the_end_of_a_row_is_not_shrunk_to_the_adjacent_one()
         ]
         for noisy in true + rng.normal(0, sigma, (400, *true.shape))
     ]
-    # What is seen has 1, give or take 0.04.
+    # Noisy counts have 1, up to 0.04.
     assert np.sqrt(np.mean((np.array(found) - 40) ** 2)) < sigma
 
 
@@ -454,7 +454,7 @@ def test_a_known_total_improves_the_estimates(monkeypatch):
     assert with_it.mean() < 0.95 * apart().mean()
 
 
-def test_estimates_of_words_are_nearer_to_the_truth_than_projection_and_clipping():
+def test_estimates_of_words_are_more_accurate_than_projection_and_clipping():
     rng = np.random.default_rng(0)
     pool = rng.pareto(0.8, 12_000) + 0.01
     pool /= pool.sum()
@@ -527,7 +527,7 @@ def test_without_much_noise_the_estimates_are_the_counts():
     np.testing.assert_allclose(found.counts, counts, atol=0.05)
 
 
-def test_with_nothing_but_noise_the_estimates_are_uniform():
+def test_estimates_from_pure_noise_are_uniform():
     noisy = np.random.default_rng(0).normal(0, 1e6, (4, 10))
     (found,) = estimate_counts([NoisyTable(noisy, Noise(1e12), ("a", "b"))], 1000.0)
     shares = found.counts / found.counts.sum(axis=1, keepdims=True)
@@ -581,7 +581,7 @@ def test_counts_are_positive_and_rows_hold_what_tables_agree_on():
     "mechanism",
     [GaussianMechanism(8.0), LaplaceMechanism(6.0), DirichletMechanism(2.0**10 / 8, 2.0**20)],
 )
-def test_limits_hold_as_often_as_they_say(mechanism):
+def test_limits_hold_at_the_stated_rate(mechanism):
     rng = np.random.default_rng(5)
     shares = [rng.dirichlet(np.full(6, 0.4), 2) for _ in range(4)]
     true = [
@@ -698,7 +698,7 @@ def test_without_noise_post_processing_does_not_matter(postprocess):
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
-def test_post_processing_is_nearer_to_the_truth_than_the_draws(mechanism):
+def test_postprocessed_estimates_are_more_accurate_than_the_draws(mechanism):
     X, y, public = _records()
     theirs = CategoricalNB(min_categories=public["n_categories"], alpha=1e-9).fit(X, y)
     found = {}
@@ -728,8 +728,8 @@ def test_post_processing_is_nearer_to_the_truth_than_the_draws(mechanism):
 
 
 @pytest.mark.parametrize("estimator", ["naive Bayes", "network"])
-def test_estimates_depend_on_nothing_but_the_draws(monkeypatch, estimator):
-    """Two data sets of one public size, and noise that forgets what it was added to."""
+def test_estimates_depend_on_the_draws_alone(monkeypatch, estimator):
+    """Two data sets of the same size, with the same released tables."""
 
     def draw_all(requests, generator):
         return [50 + generator.normal(0, 20, request.counts.shape) for request in requests]
@@ -773,7 +773,7 @@ def test_limits_of_estimators_hold_their_own_probabilities():
 @pytest.mark.parametrize("mechanism", ["dirichlet", "laplace"])
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
 def test_post_processing_does_not_fail_after_the_charge(epsilon, mechanism, adjacency):
-    """Nothing but noise, and hardly any; a class that nobody is in, a feature of one category."""
+    """Pure noise, very little noise, an empty class, a feature with one category."""
     X, y, public = _records(n=100)
     X[:, 3] = 0
     public |= {"classes": [0, 1, 2, 3], "n_categories": [2, 4, 6, 1, 9, 9]}

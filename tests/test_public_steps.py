@@ -175,7 +175,7 @@ CONTAINERS = [
 
 
 def outcome(step, data):
-    """All that a fit keeps and warns of, and the transformed records but the first."""
+    """Return state and warnings of a fit, and all transformed records except the first."""
     pipe = PrivatePipeline([("step", clone(step))])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -208,7 +208,7 @@ def same(left, right):
 @pytest.mark.parametrize("container", CONTAINERS, ids=lambda each: each.__name__)
 @pytest.mark.parametrize(("step", "kind"), STEPS, ids=[type(step).__name__ for step, _ in STEPS])
 def test_one_odd_record_changes_neither_a_fit_nor_another_record(step, kind, container):
-    """State, pickle, names, warnings, and what becomes of the other records."""
+    """State, pickle, names, warnings, and the other transformed records."""
     rng = np.random.default_rng(1)
     rows = [tuple(row) for row in rng.integers(1, 4, size=(N, 2)).tolist()]
     if isinstance(step, ColumnTransformer) and container in (as_arrow, as_coded_arrow):
@@ -239,7 +239,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("step", TEXTS, ids=lambda step: type(step).__name__)
-def test_texts_are_not_seen_by_the_fit_of_a_vectorizer(step, tmp_path):
+def test_the_fit_of_a_vectorizer_receives_no_texts(step, tmp_path):
     def document(name, words):
         (tmp_path / name).write_text(words)
         if isinstance(step, TfidfVectorizer):
@@ -266,7 +266,7 @@ def test_every_class_that_may_learn_nothing_is_compared_on_neighbours():
 
 
 def test_whether_columns_are_sparse_follows_from_their_number():
-    """The threshold is compared with a public density, also beside private steps."""
+    """The threshold is compared with a public density, also next to private steps."""
     columns = ColumnTransformer(
         [
             ("bins", DirichletHistogramTransformer(4, bounds=(0, 4), encode="onehot"), [0]),
@@ -287,7 +287,7 @@ def test_whether_columns_are_sparse_follows_from_their_number():
 
 
 @pytest.mark.parametrize("container", [as_polars, as_nullable, as_categorical])
-def test_names_of_released_columns_do_not_tell_that_a_value_is_missing(container):
+def test_names_of_released_columns_do_not_reveal_missing_values(container):
     rows = [(1, 2), (2, 1), (3, 3)] * 20
     labels = np.resize([0, 1], 60)
     released = set()
@@ -302,7 +302,7 @@ def test_names_of_released_columns_do_not_tell_that_a_value_is_missing(container
     assert released == {("a_1", "a_2", "a_3", "b_1", "b_2", "b_3")}
 
 
-def test_large_integers_of_other_records_stay_apart_or_together_whatever_one_record_holds():
+def test_one_record_does_not_merge_large_integers_of_others():
     rows = [(BIG, 1), (BIG + 1, 1)] * 10
     step = pp.OneHotEncoder(categories=[[BIG, BIG + 1], [1]], handle_unknown="ignore")
     for container in (as_polars, as_nullable, as_categorical, as_arrow):
@@ -329,7 +329,7 @@ def counted(X, y, monkeypatch):
     return np.concatenate([table.ravel() for table in tables[-1]])
 
 
-def test_one_row_of_a_list_does_not_decide_how_others_are_cut(monkeypatch):
+def test_one_row_of_a_list_does_not_change_the_length_of_others(monkeypatch):
     rows = [np.full(2, 0.1, dtype=np.float32) for _ in range(50)]
     labels = [0, 1] * 25
     plain = counted(rows, labels, monkeypatch)
@@ -337,7 +337,7 @@ def test_one_row_of_a_list_does_not_decide_how_others_are_cut(monkeypatch):
     assert np.abs(plain - odd).sum() <= 4
 
 
-def test_a_list_of_rows_is_refused_where_a_function_would_see_it():
+def test_a_list_of_rows_is_refused_if_a_function_would_receive_it():
     pipe = make_private_pipeline(
         pp.FunctionTransformer(np.abs), DirichletCategoricalNB(classes=[0, 1], n_categories=3)
     )
@@ -347,7 +347,7 @@ def test_a_list_of_rows_is_refused_where_a_function_would_see_it():
 
 
 class Counts(TransformerMixin, BaseEstimator):
-    """Says that it learns nothing, and keeps the number of records."""
+    """Registered as learning nothing, but stores the number of records."""
 
     def fit(self, X, y=None):
         self.n_records_ = len(X)

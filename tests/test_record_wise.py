@@ -1,8 +1,8 @@
 """One record never changes how other records are encoded.
 
 Two tables differ in one record, which is odd: a cell of another type, a missing value, a huge
-number, a label or an id that nobody expects. Both are counted, in a random container. What the
-odd record adds to each exact table must be within what is charged for one record, so the
+number, an unexpected label or id. Both are counted, in a random container. The contribution of the
+odd record to each exact table must be within the bound that is charged, so the
 encoding of all other records is the same. A fit may refuse the odd record instead; then nothing
 is compared, but a case in which every record is refused fails.
 
@@ -193,7 +193,7 @@ FRAMES = {
 #: Tables that are not in memory.
 ELSEWHERE = ("polars lazy", "duckdb", "arrow dataset", "dask")
 IN_MEMORY = tuple(name for name in FRAMES if name not in ELSEWHERE)
-#: Tables whose columns have a type, and may lack values.
+#: Tables whose columns have a type, and may have missing values.
 TYPED = IN_MEMORY[1:]
 ROWS = {
     "list": list,
@@ -233,7 +233,7 @@ class Case:
     cells : dict
         Ordinary cells of each kind, and labels and ids.
     vectors : tuple of str
-        The vectors that stand beside X: "y", "groups", "sample_weight".
+        Vectors besides X: "y", "groups", "sample_weight".
     """
 
     def __init__(self, name, make, kinds, cells, vectors=(), frames=tuple(FRAMES), rows=ROWS):
@@ -804,14 +804,14 @@ def test_a_private_score_does_not_warn_of_a_record(odd):
 
 
 @pytest.mark.parametrize("vector", [list, objects])
-def test_large_labels_in_a_list_stay_apart_beside_a_float(vector):
+def test_large_labels_in_a_list_stay_distinct_next_to_a_float(vector):
     model = DirichletNB(classes=[BIG, BIG + 1], max_count=1, max_total=1, **PRIVATE)
     y = vector([BIG, BIG + 1] * 100 + [float(BIG)])
     (_, classes), _ = exact_tables(model, np.ones((201, 2)), y=y)
     assert np.ravel(classes).tolist() == [101, 100]
 
 
-def test_the_type_of_one_row_does_not_cut_others():
+def test_the_type_of_one_row_does_not_truncate_others():
     row = [np.float32(0.1)] * 2
     tables = [
         exact_tables(
@@ -823,19 +823,19 @@ def test_the_type_of_one_row_does_not_cut_others():
     assert max(changes) <= 4
 
 
-def test_ids_of_any_container_stay_what_they_are():
+def test_ids_of_any_container_are_unchanged():
     for container in (list, tuple, deque, objects):
         ids = container([BIG + 4, BIG + 5, "7", 7, 0, "x"])
         assert len(select_rows(ids, 6, 1).kept) == 5
 
 
-def test_a_person_is_counted_once_whatever_the_type_of_the_id():
+def test_a_person_is_counted_once_for_any_type_of_the_id():
     first = select_rows(np.array([7, 8]), 2, 1)
     for ids in (["7", "x"], [7.0, 9], np.array(["9", "7"]), pd.Series(["7", "07"])):
         assert select_rows(ids, 2, 1, first).n_rows == 1
 
 
-def test_ids_and_weights_in_lists_beside_a_dask_array_are_read_one_by_one():
+def test_ids_and_weights_in_lists_are_converted_one_by_one():
     X = da.ones((4, 2), chunks=(2, 2))
     model = DirichletNB(classes=[0, 1], max_count=1, max_total=1, max_weight=1, **PRIVATE)
     groups = [BIG + 4, BIG + 5, 0.0, 1]
@@ -846,7 +846,7 @@ def test_ids_and_weights_in_lists_beside_a_dask_array_are_read_one_by_one():
 
 
 @pytest.mark.parametrize("container", [list, lambda rows: np.array(rows, dtype=object)])
-def test_a_column_of_labels_for_a_posterior_is_read_one_by_one(container):
+def test_labels_of_a_posterior_are_converted_one_by_one(container):
     model = PrivateDirichletPosterior(categories=[0, 1, "1"], mechanism="lshist")
     x = container([[0], [1], ["1"]] * 50)
     assert count_labels(x, lambda n: select_rows(None, n, 1))[0] == {0: 50, 1: 50, "1": 50}
@@ -905,7 +905,7 @@ def pandas_codes(cells, declared):
     return codes, distinct.tolist()
 
 
-#: By name: objects and what replaces them, and the case and container that must show it.
+#: By name: objects and their replacements, and the case and container that detect them.
 DEFECTS = {
     "labels of a score are an array": (
         ("skdirdp.model_selection.scoring.as_labels", np.asarray),

@@ -1,4 +1,4 @@
-"""Sentences, pages and notebooks: what they claim, and that texts of others stay texts."""
+"""Statements, pages and notebooks: claims, and escaping of texts."""
 
 import fcntl
 import inspect
@@ -91,7 +91,7 @@ def test_a_chosen_number_is_shown_with_all_its_digits(value):
     ("value", "shown"),
     [(1.0, "1"), (0.78651, "0.7866"), (0.00012345, "0.0001235"), (1e-9, "1.001 × 10⁻⁹")],
 )
-def test_a_rounded_number_reads_well(value, shown):
+def test_rounded_numbers_have_few_digits(value, shown):
     assert rounded_up(value) == shown
 
 
@@ -128,11 +128,11 @@ def test_the_statement_names_the_guarantee_the_change_and_the_factor():
         ("replace_vector(b=1.0)", None, "within its limits, replace_vector(b=1.0)."),
     ],
 )
-def test_the_statement_says_what_is_protected_against_what(adjacency, unit, change):
+def test_the_statement_names_the_protected_unit_and_the_change(adjacency, unit, change):
     assert change in model_statement(Claim(1.0, 1e-5, None, adjacency, unit), [])
 
 
-def test_a_unit_with_a_clause_of_its_own_ends_with_a_comma():
+def test_a_unit_with_a_relative_clause_ends_with_a_comma():
     unit = "one person, of whom up to 2 records are counted"
     sentence = model_statement(Claim(1.0, 1e-5, None, "replace", unit), [], n_records=500)
     assert "the data of one person, of whom up to 2 records are counted, by any" in sentence
@@ -155,7 +155,7 @@ def test_a_renyi_guarantee_is_explained_by_a_valid_epsilon_and_delta():
     assert np.exp(converted) <= factor <= 1.01 * np.exp(converted)
 
 
-def test_what_is_not_covered_ends_the_statement():
+def test_the_statement_ends_with_what_is_not_covered():
     sentence = model_statement(Claim(1.0, 1e-5, None, "replace"), ["classes", "random_state"])
     assert "Not covered: classes, which was taken from the data." in sentence
     assert "anyone who knows it can remove the noise" in sentence
@@ -183,14 +183,14 @@ def test_a_plan_fixed_beforehand_states_the_total_and_its_condition():
     assert "if every budget was fixed before the first publication" in sentence
 
 
-def test_budgets_chosen_on_the_way_state_the_limit():
+def test_the_statement_of_an_adaptive_ledger_is_its_limit():
     sentence = ledger_statement(LedgerFacts("study", 3, LIMIT, TOTAL, adaptive=True))
     assert "(ε = 3, δ = 0.00001)" in sentence
     assert "0.7" not in sentence
     assert "however the budgets were chosen" in sentence
 
 
-def test_the_statement_of_a_ledger_excepts_what_its_models_do_not_cover():
+def test_the_statement_of_a_ledger_excludes_leaks_of_its_models():
     accountant = PrivacyAccountant(epsilon=3.0)
     model = DirichletBernoulliNB(accountant=accountant, random_state=0)
     with pytest.warns(PrivacyLeakWarning):
@@ -201,7 +201,7 @@ def test_the_statement_of_a_ledger_excepts_what_its_models_do_not_cover():
 
 
 @pytest.mark.parametrize(("limit", "admitted"), [(None, True), (LIMIT, False)])
-def test_budgets_chosen_on_the_way_that_no_limit_admitted_are_not_stated(limit, admitted):
+def test_adaptive_charges_without_a_limit_have_no_statement(limit, admitted):
     facts = LedgerFacts(None, 3, limit, TOTAL, adaptive=True, admitted=admitted)
     sentence = ledger_statement(facts)
     assert "(ε = 3" not in sentence
@@ -260,7 +260,7 @@ def test_a_text_inside_markup_stays_a_text(text):
     assert dict(Tags(made).attributes) == {"title": text}
 
 
-def test_only_markup_is_taken_for_markup():
+def test_text_is_escaped_and_markup_is_not():
     assert tag("p", tag("b", "x"), "<b>") == "<p><b>x</b>&lt;b&gt;</p>"
     assert isinstance(tag("p"), Markup)
 
@@ -353,7 +353,7 @@ def test_a_pipelines_page_names_its_steps(tmp_path):
     assert "dirichletcategoricalnb" in page
 
 
-def test_what_was_taken_from_the_data_is_on_the_page(tmp_path):
+def test_leaked_parameters_are_on_the_page(tmp_path):
     report = PrivacyReport(1.0, 1e-5, None, "replace", ((MECHANISM, 2),), ("<b>classes</b>",))
     report.report(tmp_path / "model.html")
     page = (tmp_path / "model.html").read_text(encoding="utf-8")
@@ -401,7 +401,7 @@ def test_a_page_is_its_owners_alone_and_replaces_the_old_one_whole(tmp_path):
 
 
 def coordinates(figure: str) -> str:
-    """Everything in a plot that says where something is drawn."""
+    """Return all coordinates of a plot."""
     attributes = Tags(figure).attributes
     places = [value for name, value in attributes if name in ("d", "x", "y", "transform")]
     assert places
@@ -533,7 +533,7 @@ def test_chosen_numbers_are_few_and_end_with_the_last(size, most):
         "postgresql://ana@host/db?PASSWORD=s3kret",
     ],
 )
-def test_no_password_is_told(address):
+def test_no_password_is_shown(address):
     assert "s3kret" not in without_password(address)
     assert "ana" in without_password(address) or "ana" not in address
 
@@ -559,7 +559,7 @@ def test_no_password_is_told(address):
         "PGPASSWORD=s3kret",
     ],
 )
-def test_a_name_that_looks_like_an_address_is_known(name):
+def test_names_like_addresses_are_recognised(name):
     assert looks_like_address(name)
 
 

@@ -328,6 +328,50 @@ def test_a_missing_value_is_missing_in_every_type(declared, cell):
     assert [str(each) for each in ids] == ["_Marker.NO_PERSON", "7"]
 
 
+NEW_YEAR = [dt.date(1900, 1, 1), dt.datetime(1900, 1, 1), "1900-01-01", "1900-01-01T00:00:00"]
+NEW_YEAR += [pd.Timestamp("1900-01-01"), np.datetime64("1900-01-01")]
+COLUMNS_OF_TIMES = [
+    object_array,
+    lambda cells: np.array(cells, "M8[ns]"),
+    lambda cells: np.array(cells, "M8[D]"),
+    lambda cells: pd.Series(pd.DatetimeIndex(cells, tz="UTC")),
+    lambda cells: pl.Series([pd.Timestamp(cell).to_pydatetime() for cell in cells]),
+    lambda cells: pa.array([pd.Timestamp(cell).date() for cell in cells]),
+]
+
+
+@pytest.mark.parametrize("declared", NEW_YEAR, ids=repr)
+@pytest.mark.parametrize("bounds", [("1900-01-01", "2030-12-31"), ("1950-01-01", "2030-12-31")])
+def test_a_date_that_means_a_missing_value_is_missing_in_every_type(declared, bounds):
+    schema = Schema({"c": bounds}, missing_values=[declared, "?"])
+    missing = schema["c"]._range[1] + 1
+    assert schema.encode([[cell] for cell in [*NEW_YEAR, "?"]])["c"].tolist() == [missing] * 7
+    for container in COLUMNS_OF_TIMES:
+        first, second = schema.encode_column("c", container(["1900-01-01", "1951-01-01"])).tolist()
+        assert (first, second < missing) == (missing, True)
+
+
+@pytest.mark.parametrize("declared", [-9, "-9"])
+@pytest.mark.parametrize("cell", [-9, "-9", -9.0, np.int8(-9)])
+def test_a_name_that_means_a_missing_value_is_missing_in_every_type(declared, cell):
+    absent = frozenset(Schema({"c": (0, 1)}, missing_values=[declared]).missing_values)
+    codes, distinct = Schema.names().factorise("c", ["x", cell], missing_values=absent)
+    assert (codes.tolist(), distinct) == ([0, record_columns.MISSING], ["x"])
+
+
+BOUNDED = [kind for kind in KINDS if hasattr(Schema({"c": KINDS[kind]})["c"], "bins")]
+
+
+@pytest.mark.parametrize("kind", BOUNDED)
+def test_the_value_of_a_code_has_that_code_beside_missing_values_within_the_bounds(kind):
+    """A number or time that is rounded or clipped to a missing value is missing, too."""
+    absent = [0, 9, 1000, -1.5, 1e6, BIG, -BIG, "1600-01-01", "2400-12-31", "2020-01-01"]
+    schema = Schema({"c": KINDS[kind]}, missing_values=[*absent, "2021-01-01", "2000-02-01"])
+    cells = [*ODD, *ORDINARY[kind], 999.6, 8.6, "2020-01-01T00:00:00.000000", "17/02/2000", 10**6]
+    codes = schema.encode([[cell] for cell in cells])
+    pd.testing.assert_frame_equal(schema.encode(schema.decode(codes)), codes)
+
+
 # Values -------------------------------------------------------------------------------
 
 ADMISSIBLE = {
@@ -501,13 +545,16 @@ def test_a_strict_schema_names_the_column_and_not_the_cell(kind, odd):
 
 def test_tables_without_rows_have_codes():
     columns = {name: [] for name in NAMES}
-    for table in (pd.DataFrame(columns), pl.DataFrame(columns), np.empty((0, len(NAMES)))):
+    for table in (pd.DataFrame(columns), pl.DataFrame(columns), np.empty((0, len(NAMES))), []):
         assert TABLE.decode(TABLE.encode(table)).shape == (0, len(NAMES))
 
 
 def test_duplicate_names_are_refused_and_other_names_need_no_text():
     with pytest.raises(ValueError, match="distinct column names"):
         Schema({"a": (0, 1)}).encode(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+    for rows in ([{"a": 1}], [{1}], ["a"], [1]):
+        with pytest.raises(ValueError, match="no sequences of cells"):
+            Schema({"a": (0, 1)}).encode(rows)
     schema = Schema({1: (0, 5), ("t", 2): ["x"]})
     table = pd.DataFrame([[3, "x"]], columns=pd.Index([1, ("t", 2)], tupleize_cols=False))
     assert schema.encode(table).to_numpy().tolist() == [[3, 0]]

@@ -238,7 +238,7 @@ def test_distinct_values_occur_in_the_rows_that_are_counted():
     assert (codes.tolist(), distinct) == ([0, MISSING, 0], [5])
 
 
-def test_equal_values_of_several_types_have_one_name_whoever_came_first():
+def test_equal_values_of_several_types_have_one_name_in_any_order():
     ones = [True, 1, Decimal(1), np.int64(1), 1.0, Fraction(1)]
     for first in ones:
         codes, distinct = factorise([first, *ones, 2])
@@ -250,7 +250,7 @@ def test_equal_values_of_several_types_have_one_name_whoever_came_first():
     assert sort_values([pd.Period("2020", "Y"), pd.Period("2020-01", "M")])
 
 
-def test_a_column_of_truth_values_keeps_their_names():
+def test_a_column_of_booleans_keeps_its_names():
     for column in (
         np.array([True, False]),
         pd.Series([True, False]),
@@ -299,7 +299,7 @@ def test_a_missing_time_with_a_zone_is_missing(container):
     assert len(distinct) == 2
 
 
-def test_a_date_in_milliseconds_is_the_day_that_it_lies_in():
+def test_a_date_in_milliseconds_becomes_its_day():
     dates = pa.array([-1, 0, 86_400_001, None], pa.int64()).view(pa.date64())
     codes, distinct = factorise(dates)
     assert codes.tolist() == [0, 1, 2, MISSING]
@@ -312,7 +312,7 @@ def test_a_decimal_with_many_zeros_is_rebuilt_in_linear_time():
     assert time.perf_counter() - start < 2
 
 
-def test_a_table_of_objects_keeps_its_shape_beside_a_missing_value():
+def test_a_table_of_objects_with_a_missing_value_keeps_its_shape():
     for missing in (pd.NA, pd.NaT, None):
         numbers = as_numbers(np.array([[1, missing], [2, 3]], dtype=object))
         assert np.array_equal(numbers, [[1, np.nan], [2, 3]], equal_nan=True)

@@ -1,10 +1,12 @@
 """The same table gives the same codes in every container, in memory or not."""
 
+import csv
 import datetime as dt
 import importlib.util
 import shutil
 import sys
 from decimal import Decimal
+from unittest.mock import patch
 
 import dask.array as da
 import dask.dataframe as dd
@@ -17,11 +19,21 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
-from skdirdp import PrivateBayesNetMLE, Schema
+from skdirdp import (
+    DirichletCategoricalNB,
+    DirichletHistogramTransformer,
+    PrivateBayesNet,
+    PrivateBayesNetMLE,
+    Schema,
+    make_private_pipeline,
+)
+from skdirdp.bayes_net.structure_learning import EncodedTable
+from skdirdp.model_selection import PrivateGridSearchCV, private_score
 from skdirdp.schema import blocks, table_blocks
 
-from .probes import drawn_tables
-from .tables import IN_PARTS, names
+from .probes import Recorder, drawn_tables
+from .tables import ELSEWHERE, IN_GROUPS, IN_MEMORY, IN_PARTS, names
+from .test_schema import KINDS, ODD
 
 SCHEMA = Schema(
     {
@@ -153,6 +165,65 @@ def test_a_table_without_records_has_no_codes(container):
     assert len(codes) == 0
 
 
+def write_csv(table, folder):
+    path = folder / "table.csv"
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(table.column_names)
+        writer.writerows(zip(*table.to_pydict().values(), strict=True))
+    return path
+
+
+IN_BLOCKS = {
+    "dataset": lambda table: pa.dataset.dataset(table),
+    "reader": lambda table: table.to_reader(max_chunksize=3),
+    "polars lazy": lambda table: pl.from_arrow(table).lazy(),
+    "duckdb": lambda table: duckdb.from_arrow(table),
+    "dask": lambda table: dd.from_pandas(
+        table.to_pandas(types_mapper=pd.ArrowDtype), npartitions=7, sort=False
+    ),
+}
+#: Cells that a column of this type can hold, beside the ordinary ones.
+ODD_CELLS = {
+    pa.string(): [cell for cell in ODD if type(cell) is str and not set(cell) & {"\udc80", "\0"}],
+    pa.int64(): [None, 0, 1, -1, 2**53 + 1, 2**62, -(2**63), 2020],
+    pa.float64(): [None, np.nan, 0.0, -0.0, 0.5, 1e300, np.inf, -np.inf, 2020.0],
+    pa.bool_(): [None, True, False],
+    pa.decimal128(38, 2): [None, Decimal("1.50"), Decimal("250.00"), Decimal(10) ** 30],
+    pa.date32(): [None, dt.date(1, 1, 1), dt.date(2020, 2, 29), dt.date(9999, 12, 31)],
+    pa.timestamp("us"): [None, dt.datetime(1677, 1, 1), dt.datetime(2020, 5, 5, 5, 5, 5, 5)],
+    pa.timestamp("us", tz="Asia/Tokyo"): [None, dt.datetime(2020, 6, 1, 0, tzinfo=ZONE)],
+}
+
+
+COLUMNS = [(kind, container) for kind in ODD_CELLS for container in IN_BLOCKS]
+
+
+@pytest.mark.parametrize(("dtype", "container"), [*COLUMNS, (pa.string(), "csv")], ids=str)
+def test_an_odd_cell_has_the_same_code_in_every_container_and_kind(
+    dtype, container, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(blocks, "BLOCK_ROWS", 2048)
+    monkeypatch.setattr("skdirdp.schema.files._BLOCK_ROWS", 3)
+    kinds = {kind: declared for kind, declared in KINDS.items() if kind != "mixed"}
+    schema = Schema({**kinds, "key": Schema.key()})
+    cells = ODD_CELLS[dtype]
+    table = pa.table([pa.array(cells, dtype)] * len(schema), names=list(schema))
+    if container == "csv":
+        found = schema.read_csv(write_csv(table, tmp_path))
+    else:
+        found = schema.records(IN_BLOCKS[container](table))
+        codes = schema.encode(IN_BLOCKS[container](table))
+        pd.testing.assert_frame_equal(schema.encode(pd.DataFrame(found.columns)), codes)
+    codes = schema.encode_columns(schema.records(found))
+    for name in kinds:
+        alone = [schema.encode_column(name, [cell])[0] for cell in cells]
+        np.testing.assert_array_equal(codes[name], alone, err_msg=name)
+    persons = schema.replace(person="key")
+    ids = persons.person_ids(schema.records(found))
+    assert [str(each) for each in ids] == [str(persons.key_ids([cell])[0]) for cell in cells]
+
+
 def test_missing_values_of_a_dictionary_are_missing():
     codes = pa.array([0, 1, None, 2], pa.int8())
     column = pa.DictionaryArray.from_arrays(codes, pa.array(["m", None, "f"]))
@@ -181,6 +252,13 @@ def test_spark_frames_have_the_same_codes(monkeypatch):
         assert_codes(SCHEMA.encode(frame.coalesce(1)))
         assert len(SCHEMA.encode(frame.limit(0))) == 0
         assert_codes(SCHEMA.encode(nw.from_native(frame.coalesce(1))))
+        for table in (frame, pandas_objects()):
+            with drawn_tables() as tables:
+                PrivateBayesNetMLE({"ward": ["sex"]}, schema=SCHEMA, n_samples=4).fit(table)
+            counts = sorted((table.tolist() for _, table in tables), key=len)
+            assert counts == [[[1, 1, 1, 1]], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]]]
+        with pytest.raises(TypeError, match="rows have no fixed order"):
+            PrivateBayesNet(SCHEMA.replace(person="patient")).fit(frame)
     finally:
         session.stop()
 
@@ -195,3 +273,114 @@ def test_a_person_in_several_parts_is_counted_up_to_the_bound_of_the_schema(cont
     ((mechanism, counts),) = tables
     assert counts.tolist() == [[4, 0, 0]]
     assert mechanism.max_total == 2
+
+
+# Estimators ---------------------------------------------------------------------------
+
+VISITS = Schema(
+    {
+        "patient": Schema.key(),
+        "age": (0, 110),
+        "sex": ["f", "m"],
+        "day": ("2020-01-01", "2021-01-01"),
+        "ill": [0, 1],
+        "note": Schema.ignore(),
+    }
+)
+PERSONS = VISITS.replace(person="patient", max_rows=2)
+N = 300
+
+
+def visits():
+    rng = np.random.default_rng(0)
+    days = pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 366, N), "D")
+    frame = pd.DataFrame(
+        {
+            "patient": rng.integers(0, 100, N),
+            "age": rng.choice([20.0, 50.0, 200.0, np.nan], N),
+            "sex": rng.choice(["f", "m", "x", None], N),
+            "day": days,
+            "ill": rng.integers(0, 2, N),
+            "note": rng.choice(["a", "b"], N),
+        }
+    )
+    frame.loc[5, "day"] = pd.NaT
+    return frame
+
+
+def pipeline(schema):
+    return make_private_pipeline(schema.encoder(), DirichletCategoricalNB(n_samples=N))
+
+
+ESTIMATORS = {
+    "network": lambda schema, X: PrivateBayesNet(schema).fit(X),
+    "given network": lambda schema, X: PrivateBayesNetMLE(
+        {"ill": ["sex", "age"]}, schema=schema, n_samples=N
+    ).fit(X),
+    "histogram": lambda schema, X: DirichletHistogramTransformer(4, schema=schema, n_samples=N).fit(
+        X
+    ),
+    "pipeline": lambda schema, X: pipeline(schema).fit(X, "ill"),
+}
+TABLES = {**IN_MEMORY, **ELSEWHERE, "rows": lambda frame: frame.to_numpy(object).tolist()}
+TABLES |= {"dask array": lambda frame: da.from_array(frame.to_numpy(object), chunks=(70, 2))}
+
+
+def exact_tables(estimator, schema, table):
+    """The cells of a network, which draws tables by its noise, or the tables of other models."""
+    encoded = []
+    encode = EncodedTable.from_records
+
+    def listening(*given):
+        encoded.append(encode(*given))
+        return encoded[-1]
+
+    with drawn_tables() as tables, patch.object(EncodedTable, "from_records", listening):
+        ESTIMATORS[estimator](schema, table)
+    if estimator == "network":
+        return list(encoded[0].cells.values())
+    return [table for _, table in tables]
+
+
+@pytest.mark.parametrize("schema", [VISITS, PERSONS], ids=["records", "persons"])
+@pytest.mark.parametrize("container", names(TABLES))
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_estimator_counts_the_same_in_every_container(estimator, container, schema):
+    frame = visits()
+    table = TABLES[container](frame)
+    if schema is PERSONS and container in IN_GROUPS:
+        with pytest.raises(TypeError, match="rows have no fixed order"):
+            ESTIMATORS[estimator](schema, table)
+        return
+    expected = exact_tables(estimator, schema, frame)
+    found = exact_tables(estimator, schema, table)
+    for old, new in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(old, new)
+
+
+@pytest.mark.parametrize("container", names(ELSEWHERE))
+def test_searches_and_scores_read_tables_that_are_not_in_memory(container):
+    schema = VISITS if container in IN_GROUPS else PERSONS
+    grid = {"dirichletcategoricalnb__alpha": [0.1, 1.0]}
+    table = ELSEWHERE[container]
+    search = PrivateGridSearchCV(pipeline(schema), grid, epsilon=3.0).fit(table(visits()), "ill")
+    assert search.privacy_.unit.is_person == (schema is PERSONS)
+    assert search.predict(table(visits())).shape == (N,)
+    score = private_score(search.best_estimator_, table(visits()), "ill", epsilon=np.inf)
+    assert 0 <= score.value <= 1
+    assert 0 <= search.best_estimator_.score(table(visits()), "ill") <= 1
+
+
+def test_a_strict_schema_refuses_a_block_without_showing_it_and_before_the_charge():
+    frame, recorder = visits().assign(sex="private"), Recorder()
+    for container in ELSEWHERE.values():
+        for model in (
+            PrivateBayesNet(VISITS.replace(strict=True), accountant=recorder),
+            DirichletHistogramTransformer(
+                4, schema=VISITS.replace(strict=True), n_samples=N, accountant=recorder
+            ),
+        ):
+            with pytest.raises(ValueError, match="column 'sex'") as error:
+                model.fit(container(frame))
+            assert "private" not in str(error.value)
+    assert recorder.charges == []

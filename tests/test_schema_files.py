@@ -7,6 +7,8 @@ from decimal import Decimal
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from skdirdp import Schema
@@ -155,8 +157,8 @@ def test_all_faulty_columns_of_a_file_are_named_at_once(tmp_path):
         Schema.load(path)
     _, *lines = str(raised.value).splitlines()
     assert lines == [
-        "  'a': is a blank to fill in",
-        "  'b': numbers must be two bounds, [low, high]",
+        "  'a': is a blank to fill in;",
+        "  'b': numbers must be two bounds, [low, high];",
         "  'd': is a blank to fill in",
     ]
 
@@ -205,6 +207,8 @@ def test_a_draft_has_a_blank_for_each_name_and_can_be_filled_in(tmp_path):
     assert text == Schema.draft(
         pd.DataFrame(columns=[name.replace("\0", "\ufffd") for name in ODD])
     )
+    for table in (pl.DataFrame, pa.table):
+        assert Schema.draft(table({"a": ["secret"], "b": [1]})) == Schema.draft(["a", "b"])
     path = tmp_path / "schema.toml"
     path.write_text(text.replace("= {}", "= { names = true }"), encoding="utf-8", newline="")
     assert list(Schema.load(path)) == [name.replace("\0", "\ufffd") for name in ODD]
@@ -288,7 +292,7 @@ def read(tmp_path, content, columns=COLUMNS, **more):
     return {name: [None if pd.isna(cell) else cell for cell in table[name]] for name in table}
 
 
-def test_cells_are_read_by_their_declarations(tmp_path):
+def test_cells_are_parsed_by_their_declarations(tmp_path):
     content = b'\xef\xbb\xbfcode,n,"first name",id\r\nx,1,"a, ""b""\nc",007\ry,\x002,\xff,8\n,,,\n'
     assert read(tmp_path, content) == {
         "code": ["x", "y", None],
@@ -356,10 +360,10 @@ def test_a_strict_schema_names_the_column_and_never_the_cell(tmp_path):
     assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("values", [["x", "?"], ["", "y"]])
+@pytest.mark.parametrize("values", [["x", "?"], ["", "y"], [-9, 1], ["-9.0", "-9"], bool])
 def test_a_category_is_not_a_missing_value_too(values):
     with pytest.raises(ValueError, match="'a': a category must not be in missing_values too"):
-        Schema({"a": values, "b": (0, 1)}, missing_values=["", "?"])
+        Schema({"a": values, "b": (0, 1)}, missing_values=["", "?", "-9", "no"])
 
 
 def test_values_that_are_always_missing_need_no_declaration(tmp_path):

@@ -85,7 +85,7 @@ def exact_tables(model, X, **given):
 
 
 def changes(model, before, after):
-    """What is added to each table, with the mechanism that hides it."""
+    """Return the contribution to each table, with its mechanism."""
     pairs = zip(exact_tables(model, before), exact_tables(model, after), strict=True)
     return [(mechanism, new - old) for (mechanism, old), (_, new) in pairs]
 
@@ -200,11 +200,11 @@ def test_arrays_and_lists_have_the_columns_of_the_schema_in_its_order():
 
 
 @pytest.mark.parametrize("container", names(IN_GROUPS))
-def test_a_lazy_frame_is_refused_before_the_charge(container):
+def test_persons_in_a_lazy_frame_are_refused_before_the_charge(container):
     recorder = Recorder()
     frame = visits().astype({"age": int, "weight": float, "patient": int})
-    with pytest.raises(TypeError, match="X must be in memory, a Dask collection"):
-        binner(accountant=recorder).fit(IN_GROUPS[container](frame))
+    with pytest.raises(TypeError, match="rows have no fixed order"):
+        binner(PERSONS, accountant=recorder).fit(IN_GROUPS[container](frame))
     assert recorder.charges == []
 
 
@@ -224,7 +224,7 @@ def test_counts_of_the_bins_that_a_schema_declares_are_those_of_a_fit():
         binner().fit_counts(counts[:2], n_samples=N)
 
 
-def test_given_counts_protect_persons_as_the_schema_says():
+def test_fit_counts_protects_the_persons_of_the_schema():
     schema = Schema({"sex": ["f", "m"], "id": Schema.key()}, person="id", max_rows=2)
     network = PrivateBayesNetMLE({"sex": []}, schema=schema, n_samples=9)
     for model, tables in [(binner(schema), {"sex": [4, 5, 0]}), (network, {"sex": [[4, 5, 0]]})]:
@@ -460,7 +460,7 @@ def pipeline(schema=SCHEMA, *, n_samples=N, adjacency="add_remove", **parameters
 
 
 def pipeline_changes(pipe, before, after):
-    """What is added to each table of the paid fit, with the mechanism that hides it."""
+    """Return the contribution to each table of the paid fit, with its mechanism."""
     found = []
     for X in (before, after):
         tables = exact_tables(pipe, X, y="label")
@@ -468,7 +468,7 @@ def pipeline_changes(pipe, before, after):
     return [(m, new - old) for (m, old), (_, new) in zip(*found, strict=True)]
 
 
-def test_a_pipeline_needs_no_declaration_beside_the_schema():
+def test_a_pipeline_needs_no_other_declaration_than_the_schema():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pipe = pipeline(n_samples=None, adjacency="replace", epsilon=2.0).fit(visits(), "label")
@@ -539,7 +539,7 @@ def test_a_schema_with_persons_must_be_that_of_the_first_step():
     assert recorder.charges == []
 
 
-def test_a_private_score_takes_labels_and_ids_from_the_schema():
+def test_a_private_score_uses_labels_and_ids_of_the_schema():
     frame = visits(1000)
     frame["label"] = np.where(frame["weight"] > 80, "yes", "no")
     pipe = pipeline(PERSONS, n_samples=1000, epsilon=20.0).fit(frame, "label")
@@ -549,7 +549,7 @@ def test_a_private_score_takes_labels_and_ids_from_the_schema():
 
 
 @pytest.mark.parametrize("schema", [SCHEMA, PERSONS], ids=["records", "persons"])
-def test_a_search_takes_labels_and_ids_from_the_schema(schema):
+def test_a_search_uses_labels_and_ids_of_the_schema(schema):
     frame = visits(1200)
     frame["label"] = np.where(frame["weight"] > 80, "yes", "no")
     grid = {"dirichlethistogramtransformer__n_bins": [3, 6]}

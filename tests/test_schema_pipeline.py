@@ -95,7 +95,7 @@ def exact_tables(pipe, X, y="label"):
 
 
 def changes(pipe, before, after):
-    """What is added to each table, with the mechanism that hides it."""
+    """Return the contribution to each table, with its mechanism."""
     pairs = zip(exact_tables(pipe, before), exact_tables(pipe, after), strict=True)
     return [(mechanism, new - old) for (mechanism, old), (_, new) in pairs]
 
@@ -103,7 +103,7 @@ def changes(pipe, before, after):
 # Records ---------------------------------------------------------------------------
 
 
-def test_a_pipeline_needs_no_declaration_beside_the_schema():
+def test_a_pipeline_needs_no_other_declaration_than_the_schema():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pipe = make_private_pipeline(SCHEMA.encoder(), DirichletCategoricalNB(), epsilon=2.0)
@@ -166,7 +166,7 @@ def test_a_missing_label_changes_neither_the_noise_nor_the_reported_number(adjac
     assert reports[0].n_records is reports[1].n_records is None
 
 
-def test_an_array_of_labels_keeps_the_contract_of_scikit_learn():
+def test_an_array_of_labels_behaves_as_in_scikit_learn():
     frame = visits()
     X, y = frame.drop(columns="label"), frame["label"].to_numpy(copy=True)
     pipe = pipeline(model=DirichletCategoricalNB(classes=["no", "yes"], n_samples=N))
@@ -197,7 +197,7 @@ def test_the_label_of_other_values_is_a_class():
 
 
 @pytest.mark.parametrize("drop", [[], ["label"], ["patient"], ["label", "patient"]])
-def test_predictions_take_frames_with_or_without_label_and_key(drop):
+def test_predictions_accept_frames_with_or_without_label_and_key(drop):
     frame = visits()
     pipe = pipeline(PERSONS).fit(frame, "label")
     expected = pipe.predict(frame)
@@ -320,12 +320,17 @@ def test_a_person_fills_the_bound_so_that_half_of_it_would_be_wrong():
 
 def test_ids_of_several_types_are_one_person():
     frame = visits()
-    rows = [{**ROW, "patient": same} for same in (1234, "1234", 1234.0, np.int8(12), "12", 12)]
+    rows = [
+        {**ROW, "patient": same} for same in (1234, "1234", Decimal(1234), np.int8(12), "12", 12)
+    ]
     for _, change in changes(pipeline(PERSONS), frame, with_rows(frame, *rows)):
         assert change.sum() == 2  # of 1234; person 12 is in the table already
 
 
-@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, "", True, 0.5, b"1", ()])
+DECIMALS = [Decimal("0.5"), Decimal("NaN"), Decimal("sNaN"), Decimal("1E+999999")]
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, "", True, 0.5, b"1", (), *DECIMALS])
 def test_records_without_an_id_are_not_counted(missing):
     frame = visits()
     rows = [{**ROW, "patient": missing}] * 5
@@ -342,7 +347,7 @@ def test_the_number_of_records_is_not_taken_from_records_that_may_lack_an_id():
 
 
 @pytest.mark.parametrize("max_rows", [1, 2])
-def test_a_step_counts_as_the_schema_says(max_rows):
+def test_a_step_counts_the_persons_of_the_schema(max_rows):
     model = DirichletCategoricalNB(n_samples=N, max_rows=max_rows)
     assert pipeline(PERSONS, model=model).fit(visits(), "label").privacy_.unit.max_rows == 2
 
@@ -384,7 +389,7 @@ def test_a_schema_with_persons_must_be_that_of_the_first_step():
     assert recorder.charges == []
 
 
-def test_persons_are_refused_where_a_step_may_fit_to_other_rows():
+def test_persons_are_refused_if_a_step_may_fit_to_other_rows():
     from sklearn.multiclass import OneVsOneClassifier
 
     pipe = make_private_pipeline(
@@ -407,7 +412,7 @@ def large(n=1200):
 
 @pytest.mark.parametrize("route", ["composition", "repetition"])
 @pytest.mark.parametrize("schema", [SCHEMA, PERSONS], ids=["records", "persons"])
-def test_a_search_takes_labels_by_name_and_protects_persons(schema, route):
+def test_a_search_accepts_labels_by_name_and_protects_persons(schema, route):
     recorder, frame = PrivacyAccountant(), large()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -423,6 +428,15 @@ def test_a_search_takes_labels_by_name_and_protects_persons(schema, route):
     assert search.privacy_.composition().epsilon(1e-5) <= 3.0
     assert search.best_estimator_.score(frame, "label") > 0.8
     assert len(recorder) == 1
+
+
+@pytest.mark.parametrize("container", [pd.DataFrame, lambda frame: frame.to_numpy(object).tolist()])
+def test_a_search_that_happens_to_hold_out_nobody_is_published(container):
+    model = pipeline(PERSONS, model=DirichletCategoricalNB(n_samples=N))
+    split = np.arange(N), np.arange(0)
+    with patch("skdirdp.model_selection.planning.split_persons", return_value=split):
+        search = PrivateGridSearchCV(model, GRID, epsilon=3.0).fit(container(visits()), "label")
+    assert search.privacy_.unit.is_person
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
@@ -546,7 +560,7 @@ def test_the_encoder_is_cloned_pickled_and_returns_frames():
     np.testing.assert_array_equal(found, SCHEMA.encoder().fit_transform(frame))
 
 
-def test_the_encoder_takes_arrays_in_the_order_of_the_schema():
+def test_the_encoder_accepts_arrays_in_the_order_of_the_schema():
     frame = visits()
     expected = SCHEMA.encoder().fit_transform(frame)
     shuffled = frame[["label", "sex", "patient", "day", "age"]]

@@ -104,7 +104,7 @@ def published(run, scores, gamma, shape):
     return law
 
 
-def test_the_law_of_the_best_run_is_that_of_all_sequences_of_runs():
+def test_the_distribution_of_the_best_run_agrees_with_enumeration():
     run, scores = np.array([0.5, 0.2, 0.2, 0.1]), np.array([1, 2, 2, 3])
     _, probabilities = number_of_runs(0.3, 1.0)
     exact = np.zeros(4)
@@ -156,7 +156,7 @@ def test_the_bound_is_never_below_the_truth(gamma, shape):
 
 
 def counting_runs(data, ranking=(0, 1, 2, 3), n_candidates=2):
-    """A whole run on three records: a candidate, a noisy count, and a score made of it."""
+    """A run on three records: a candidate, a noisy count, and a score that follows from it."""
     count = sum(data)
     law, scores = [], []
     for candidate in range(n_candidates):
@@ -169,7 +169,7 @@ def counting_runs(data, ranking=(0, 1, 2, 3), n_candidates=2):
 
 
 @pytest.mark.parametrize("shape", [0.0, 1.0])
-def test_a_whole_selection_over_all_neighbours_keeps_what_is_claimed(shape):
+def test_a_selection_over_all_neighbours_is_within_the_claim(shape):
     data_sets = list(itertools.product((0, 1), repeat=3))
     # Records are exchangeable, so that one data set for each count stands for all.
     pairs = {
@@ -205,7 +205,7 @@ def test_enumerated_runs_catch_a_claim_half_as_large(gamma, shape):
 
 
 def gaussian_truth(best, mu, epsilon):
-    """What runs N(mu, 1) and N(0, 1) lose, for the worst of many orders of scores."""
+    """Loss of runs N(mu, 1) and N(0, 1), for the worst of many orders of scores."""
 
     def density(u):
         power = best.shape + 1
@@ -224,7 +224,7 @@ def gaussian_truth(best, mu, epsilon):
 
 
 @pytest.mark.parametrize(("mean", "shape"), [(10, 1.0), (30, 0.0), (100, 1.0)])
-def test_worst_neighbours_attain_almost_what_is_claimed(mean, shape):
+def test_worst_neighbours_almost_attain_the_claim(mean, shape):
     run = calibrate("gaussian", epsilon=1.0, delta=1e-5)
     best = RepeatedSelection.with_mean(run, mean, shape)
     mu = math.sqrt(2) / run.sigma
@@ -236,7 +236,7 @@ def test_worst_neighbours_attain_almost_what_is_claimed(mean, shape):
     assert gaussian_truth(best, mu, epsilon / 2) > 1e-3
 
 
-def test_thirty_expected_runs_cost_what_is_promised():
+def test_the_cost_of_thirty_expected_runs_is_as_documented():
     run = calibrate("gaussian", epsilon=1.0, delta=1e-5)
     costs = {
         mean: RepeatedSelection.with_mean(run, mean, shape=0).epsilon(1e-5)
@@ -315,7 +315,7 @@ def test_one_of_several_is_as_private_as_the_worst():
             <= Composition([(either, 3)]).epsilon(1e-6)
             < 1.2 * max(Composition([(other, 3)]).epsilon(1e-6) for other in (wide, narrow))
         )
-    # By many epsilons at once, a profile is read off chords, which lie above it.
+    # At many epsilons at once, a profile is interpolated by chords, which lie above it.
     many = np.linspace(0, 2, 200)
     assert np.all(
         either.delta(many) >= np.maximum(wide.delta(many), narrow.delta(many)) * (1 - 1e-6)
@@ -338,7 +338,7 @@ def test_the_probability_to_stop_is_checked(gamma):
         RepeatedSelection(PureDP(0.1), gamma)
 
 
-def test_an_accountant_keeps_a_selection_exactly(tmp_path):
+def test_an_accountant_stores_a_selection_exactly(tmp_path):
     path = tmp_path / "ledger.sqlite"
     run = OneOf((DirichletMechanism(0.5, 60.0), GaussianMechanism(12.0)))
     best = AllOf((RepeatedSelection(run, 0.1), OneOf((GaussianMechanism(20.0),))))

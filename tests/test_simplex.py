@@ -125,7 +125,7 @@ def test_the_exact_claim_is_twenty_times_smaller():
     assert EXAMPLE.epsilon(0.05) == pytest.approx(0.0508, abs=5e-5)
     same = EXAMPLE.equivalent
     assert same == DirichletMechanism(r=same.r, alpha=24 * 0.05)
-    # Entries are floats, and may differ by a little more than the limits say.
+    # Entries are floats, and may differ by slightly more than the limits.
     assert 24 / 200 <= same.r <= 24 / 200 * (1 + 1e-12)
     assert EXAMPLE.epsilon(0.05) == same.epsilon(0.05)
     claims = EXAMPLE.claims(0.05)
@@ -238,7 +238,7 @@ def test_releases_under_different_exchanges_are_not_composed(change):
         Composition([(one, 1), (SimplexMechanism(24.0, **{**LIMITS, **change}), 1)])
 
 
-def test_releases_under_the_same_exchange_are_composed_whatever_their_noise():
+def test_releases_under_the_same_relation_are_composed_for_any_noise():
     one, other = SimplexMechanism(24.0, **LIMITS), SimplexMechanism(60.0, **LIMITS)
     turned = SimplexMechanism(24.0, **{**LIMITS, "protected": (1, 0)})
     assert one.adjacency == other.adjacency == turned.adjacency
@@ -313,7 +313,7 @@ def test_neighbours_are_drawn_with_shapes_that_differ_by_what_is_claimed():
             )
 
 
-def test_a_mean_moves_by_no_more_than_is_claimed_whatever_its_partial_sums_round_to():
+def test_rounding_of_partial_sums_does_not_increase_the_change_of_a_mean():
     # With the larger entry first, sums are above 512 while small entries are added, whose
     # last bit is then half a unit of the sum and rounded up every time; else it is kept.
     eta = 2.0**-10
@@ -336,7 +336,7 @@ def test_an_entry_below_a_tiny_eta_is_refused_or_raised_to_it():
     for entry in (1e-14, 0.9e-12):
         with pytest.raises(ValueError, match="at least eta=1e-12"):
             mechanism.release([entry, 1e-11, 1 - 1e-11])
-    # What passes is released with a shape of at least k eta, so that the claim is for it: by
+    # Accepted vectors are released with a shape of at least k eta, as the claim assumes: by
     # rounding an entry may be lower by 2**-48, which is 36 thousandths of a count here.
     low = np.array([eta - 3e-15, 1.5e-12, 0.0])
     low[2] = 1 - low.sum()

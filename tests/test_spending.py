@@ -1,4 +1,4 @@
-"""Ledgers of many different charges: what is kept in memory is what the file says."""
+"""Ledgers with many kinds of charges: spending in memory agrees with the file."""
 
 import multiprocessing
 import shutil
@@ -29,7 +29,7 @@ DELTA = 1e-5
 
 
 def different(n, adjacency="replace", scale=1.0, seed=0):
-    """So many mechanisms and guarantees, no two alike."""
+    """Return a number of different mechanisms and guarantees."""
     generator = np.random.default_rng(seed)
     shared = {"adjacency": adjacency}
     kinds = []
@@ -51,7 +51,7 @@ def different(n, adjacency="replace", scale=1.0, seed=0):
 
 
 def forget():
-    """As a new process would begin."""
+    """Clear the memory, as in a new process."""
     limits._KNOWN = {}
 
 
@@ -80,7 +80,7 @@ def test_different_charges_are_admitted_exactly_while_their_composition_holds():
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
-def test_what_is_kept_in_memory_is_what_the_file_adds_up_to(adjacency):
+def test_spending_in_memory_equals_the_sums_of_the_file(adjacency):
     accountant = PrivacyAccountant()
     kinds = different(24, adjacency)
     for kind in kinds:
@@ -105,7 +105,7 @@ def test_a_limit_at_a_renyi_order_holds_for_many_kinds():
         accountant.charge(kinds[40])
 
 
-def test_charges_of_others_are_seen(tmp_path):
+def test_charges_of_other_processes_are_read(tmp_path):
     ours = PrivacyAccountant(path=tmp_path / "ledger")
     kinds = different(30)
     for kind in kinds[:20]:
@@ -122,7 +122,7 @@ def test_charges_of_others_are_seen(tmp_path):
 
 
 @pytest.mark.parametrize("more", [0, 5, 9])
-def test_copies_of_a_ledger_that_go_their_own_ways_are_told_apart(more, tmp_path):
+def test_diverging_copies_of_a_ledger_are_distinguished(more, tmp_path):
     path, copy = tmp_path / "ledger", tmp_path / "copy"
     accountant = PrivacyAccountant(path=path)
     kinds = different(40)
@@ -143,7 +143,7 @@ def test_copies_of_a_ledger_that_go_their_own_ways_are_told_apart(more, tmp_path
         assert each.total() == pytest.approx(expected, rel=1e-9)
 
 
-def test_nobody_waits_while_a_charge_is_composed(monkeypatch, tmp_path):
+def test_the_ledger_is_not_locked_while_a_charge_is_composed(monkeypatch, tmp_path):
     path = tmp_path / "ledger"
     accountant = PrivacyAccountant(epsilon=10.0, path=path, adaptive=False)
     looked = []
@@ -162,7 +162,7 @@ def test_nobody_waits_while_a_charge_is_composed(monkeypatch, tmp_path):
     assert len(accountant) == 1
 
 
-def test_what_others_charge_in_between_counts(monkeypatch, tmp_path):
+def test_concurrent_charges_count(monkeypatch, tmp_path):
     kinds = different(30)
     limit = Composition([(kind, 1) for kind in kinds[:20]]).epsilon(DELTA) * (1 + 1e-6)
     accountant = PrivacyAccountant(
@@ -200,7 +200,7 @@ def test_a_commit_that_fails_is_not_remembered(monkeypatch):
     assert len(accountant) == 20
 
 
-def test_a_summary_composes_nothing_that_takes_long(monkeypatch):
+def test_a_summary_composes_only_a_few_kinds(monkeypatch):
     accountant = PrivacyAccountant(epsilon=5.0, adaptive=False)
     for kind in different(20):
         accountant.charge(kind)
@@ -219,7 +219,7 @@ def test_a_summary_composes_nothing_that_takes_long(monkeypatch):
     assert repr(accountant).endswith("21 charges; total() composes them")
 
 
-def test_a_summary_of_many_charges_does_not_even_read_them(monkeypatch):
+def test_a_summary_of_many_charges_does_not_read_them(monkeypatch):
     accountant = PrivacyAccountant()
     with accountant._ledger.writing() as transaction:
         for i in range(200):
@@ -268,7 +268,7 @@ def charge_all(accountant, seed):
 
 
 def within_the_limit(accountant, admitted, seeds):
-    """What was admitted is what is in the file, and nothing more would have fitted."""
+    """Check that the file has the admitted charges, and that no other would be admitted."""
     assert sorted(row["label"] for row in accountant.history()) == sorted(
         f"{seed} {i}" for seed, i in admitted
     )

@@ -55,7 +55,7 @@ def test_a_class_prior_gets_a_tenth_of_the_squared_sensitivity_of_word_counts(ad
     assert relative_precision([words] * 7, prior, adjacency) == pytest.approx(precision)
 
 
-def test_a_table_beside_others_like_it_gets_the_same_precision():
+def test_a_table_similar_to_others_gets_the_same_precision():
     assert relative_precision(TABLES, ContributionBound(), "replace") == 1.0
     assert relative_precision([], ContributionBound(5.0), "replace") == 1.0
 

@@ -1,4 +1,4 @@
-"""What stewards do with a ledger: state, report, export, read back, merge."""
+"""Ledgers: statements, reports, exports, and merges."""
 
 import csv
 import json
@@ -79,7 +79,7 @@ def test_the_epsilon_alone_is_in_the_terms_of_the_limit():
     assert accountant.history()[0]["epsilon"] == pytest.approx(3 * 8 * 2 / (2 * 100), rel=1e-9)
 
 
-def test_an_epsilon_is_composed_once_for_each_kind_and_when_it_is_looked_at(monkeypatch):
+def test_epsilons_are_composed_lazily_and_once_for_each_kind(monkeypatch):
     composed = []
 
     class Counting(Composition):
@@ -101,7 +101,7 @@ def test_an_epsilon_is_composed_once_for_each_kind_and_when_it_is_looked_at(monk
     assert len(composed) == 2
 
 
-def test_the_printed_history_has_the_running_total_beside_it():
+def test_the_printed_history_has_a_column_of_running_totals():
     accountant = plan()
     for epsilon in [0.25, 0.5]:
         accountant.charge(PureDP(epsilon))
@@ -112,7 +112,7 @@ def test_the_printed_history_has_the_running_total_beside_it():
     assert all(float(shown[i][0]) >= row["epsilon"] for i, row in enumerate(rows_of(accountant)))
 
 
-def test_what_is_used_of_a_limit_is_not_printed_as_a_total():
+def test_the_used_share_of_a_limit_is_not_printed_as_a_total():
     accountant = PrivacyAccountant(epsilon=1.0)
     accountant.charge(PureDP(0.3))
     history = pickle.loads(pickle.dumps(accountant.history()))
@@ -125,7 +125,7 @@ def test_what_is_used_of_a_limit_is_not_printed_as_a_total():
     assert accountant.total() == 1.0
 
 
-def test_a_history_travels_and_compares():
+def test_a_history_can_be_pickled_and_compared():
     accountant = filled()
     again = pickle.loads(pickle.dumps(accountant.history()))
     assert again == accountant.history()
@@ -161,7 +161,7 @@ def test_the_stated_total_is_not_below_the_exact_one(releases):
     assert truth <= stated <= truth + 1.5e-4
 
 
-def test_the_statement_is_the_limit_where_budgets_are_chosen_on_the_way():
+def test_the_statement_of_an_adaptive_limit_is_the_limit():
     accountant = PrivacyAccountant(2.0, order=8.0, adaptive=True)
     accountant.charge(PureDP(0.1))
     assert "(λ = 8, ε = 2)-Rényi" in accountant.statement()
@@ -196,7 +196,7 @@ def page_of(accountant, tmp_path):
 def test_the_page_has_statement_limit_charges_plots_and_exceptions(tmp_path):
     accountant = filled(epsilon=6.0)
     page = page_of(accountant, tmp_path)
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3
     for text in ["Survey", "income", "first half", "limit 6", "not covered", "7 charges"]:
         assert text in page
     assert page.count("prefers-color-scheme: dark") == 1
@@ -249,7 +249,7 @@ def test_ten_thousand_charges_are_gathered_into_a_small_page(tmp_path):
     assert Tags(page).seen >= {"table", "svg"}
 
 
-def test_charges_of_many_kinds_and_labels_are_cut_short(tmp_path):
+def test_many_kinds_and_labels_are_abbreviated(tmp_path):
     accountant = plan(1000.0, order=2.0)
     append(accountant, 120, lambda i: encode(GaussianMechanism(sigma=1000.0 + i)))
     accountant.charge(GaussianMechanism(sigma=900.0), label="x" * 5000)
@@ -261,14 +261,14 @@ def test_charges_of_many_kinds_and_labels_are_cut_short(tmp_path):
 # Notebooks
 
 
-def test_a_notebook_shows_the_limit_and_what_is_used_of_it():
+def test_a_notebook_shows_the_limit_and_the_used_share():
     shown = filled(epsilon=6.0)._repr_html_()
     assert "of ε = 6 at δ = 0.00001" in shown
     assert "7 charges" in shown
     assert "no limit" in plan()._repr_html_()
 
 
-def test_a_notebook_shows_an_accountant_whose_ledger_is_gone(tmp_path):
+def test_a_notebook_shows_an_accountant_without_its_ledger(tmp_path):
     accountant = plan(1.0, path=tmp_path / "ledger.sqlite")
     for file in tmp_path.iterdir():
         file.unlink()
@@ -305,7 +305,7 @@ def test_every_limit_is_read_back(limit, tmp_path):
     assert again.total() == accountant.total()
 
 
-def test_a_ledger_with_a_limit_for_any_budgets_is_read_back_with_its_promise(tmp_path):
+def test_an_adaptive_limit_is_exported_and_read_back(tmp_path):
     accountant = PrivacyAccountant(2.0, order=8.0, adaptive=True)
     accountant.charge(PureDP(0.1))
     accountant.export(tmp_path / "ledger.json")
@@ -314,7 +314,7 @@ def test_a_ledger_with_a_limit_for_any_budgets_is_read_back_with_its_promise(tmp
     assert "(λ = 8, ε = 2)" in again.statement()
 
 
-def test_an_export_that_promises_nothing_for_adaptive_budgets_is_read_back_without(tmp_path):
+def test_an_export_without_adaptive_is_read_back_as_not_adaptive(tmp_path):
     path = tmp_path / "ledger.json"
     PrivacyAccountant(2.0).export(path)
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -324,7 +324,7 @@ def test_an_export_that_promises_nothing_for_adaptive_budgets_is_read_back_witho
     assert PrivacyAccountant.from_export(path).adaptive is False
 
 
-def test_no_charge_of_its_own_poses_as_one_of_another_ledger():
+def test_own_charges_cannot_have_keys_of_merged_ones():
     accountant = PrivacyAccountant(2.0)
     for key in ["merged/2026/01/run 7", "copied/a/0/b"]:
         with pytest.raises(ValueError, match="key must not start like the keys"):
@@ -431,7 +431,7 @@ def forged(tmp_path, **changes):
         {"origin": None},
     ],
 )
-def test_an_export_that_makes_no_sense_is_refused_in_one_line(change, tmp_path):
+def test_an_invalid_export_is_refused_in_one_line(change, tmp_path):
     with pytest.raises(LedgerError) as refusal:
         PrivacyAccountant.from_export(forged(tmp_path, **change))
     assert "\n" not in str(refusal.value)
@@ -477,7 +477,7 @@ def test_a_csv_export_has_a_row_for_each_charge_and_no_formula(tmp_path):
 # Merging
 
 
-def test_ledgers_kept_apart_become_one():
+def test_separate_ledgers_are_merged():
     here, there, together = plan(), plan(), plan()
     for accountant, mechanism in [(here, MECHANISM), (there, PureDP(0.2)), (there, MECHANISM)]:
         accountant.charge(mechanism, releases=2)
@@ -488,7 +488,7 @@ def test_ledgers_kept_apart_become_one():
     assert [row["time"] for row in here.history()][1:] == [row["time"] for row in there.history()]
 
 
-def test_the_same_ledger_counts_once_on_every_way(tmp_path):
+def test_the_same_ledger_counts_once_by_any_route(tmp_path):
     here, there = plan(), plan()
     here.charge(MECHANISM)
     there.charge(MECHANISM)
@@ -508,7 +508,7 @@ def test_the_same_ledger_counts_once_on_every_way(tmp_path):
     assert here.merge(there) == 1
 
 
-def test_copies_of_a_file_that_went_on_apart_are_added_up(tmp_path):
+def test_diverged_copies_of_a_file_are_added_up(tmp_path):
     first = plan(path=tmp_path / "first.sqlite")
     first.charge(MECHANISM)
     shutil.copy(tmp_path / "first.sqlite", tmp_path / "second.sqlite")
@@ -530,7 +530,7 @@ def test_charges_that_are_equal_in_all_but_their_ledger_both_count():
     assert here.total() == Composition([(MECHANISM, 2)]).epsilon(1e-5)
 
 
-def test_what_is_beyond_the_limit_is_recorded_and_nothing_more_admitted():
+def test_a_merge_beyond_the_limit_is_recorded_and_blocks_charges():
     here, there = plan(1.0), plan(1.0)
     here.charge(PureDP(0.7))
     there.charge(PureDP(0.6))
@@ -593,7 +593,7 @@ def test_ledgers_of_different_guarantees_are_not_merged(here, there, charges, me
     assert len(here) == 1
 
 
-def test_a_limit_for_budgets_chosen_on_the_way_takes_over_nothing():
+def test_an_adaptive_limit_accepts_no_merged_charges():
     here, there = PrivacyAccountant(2.0, order=8.0, adaptive=True), plan()
     there.charge(MECHANISM)
     with pytest.raises(ValueError, match="does not hold for charges that it did not decide on"):

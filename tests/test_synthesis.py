@@ -75,11 +75,11 @@ WORST = {
 
 
 @pytest.mark.parametrize("adjacency", WORST)
-def test_worst_neighbours_use_up_what_is_charged_and_no_more(adjacency):
+def test_worst_neighbours_use_exactly_the_charge(adjacency):
     """Every step's exact change, given all answers before, in deviations of its noise.
 
-    The sum is what Theorem 7 allows: that of the one Gaussian release that was charged.
-    A claim half as large would be passed by far.
+    By Theorem 7 the sum is that of the one Gaussian release that was charged.
+    A claim half as large would be exceeded.
     """
     others, first, second = WORST[adjacency]
     X, other = (pd.concat([others, one], ignore_index=True) for one in (first, second))
@@ -93,7 +93,7 @@ def test_worst_neighbours_use_up_what_is_charged_and_no_more(adjacency):
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
-def test_no_neighbours_use_more_than_is_charged(adjacency):
+def test_no_neighbours_exceed_the_charge(adjacency):
     rng = np.random.default_rng(0)
     X = people(300)
     for _ in range(15):
@@ -111,7 +111,7 @@ def test_no_neighbours_use_more_than_is_charged(adjacency):
         assert squared_distance(steps, replayed) <= allowed
 
 
-def test_a_person_with_several_records_is_within_what_is_charged():
+def test_a_person_with_several_records_is_within_the_charge():
     X = people(200)
     X = pd.concat([X, X.iloc[[0, 0, 0]]], ignore_index=True)
     groups = [*range(200), 0, 0, 0]
@@ -127,7 +127,7 @@ def test_a_person_with_several_records_is_within_what_is_charged():
     assert allowed / 2 < squared_distance(steps, replayed) <= allowed
 
 
-def test_nothing_but_the_answers_reaches_the_model():
+def test_the_model_depends_on_the_releases_alone():
     """Other data that give the same answers lead to the same model, to the last bit."""
     X, other = people(500), people(500, seed=1)
     one, two, _, _ = fit_beside(learner(epsilon=20.0), X, other)
@@ -234,7 +234,7 @@ def test_a_name_of_one_record_is_published_as_rarely_as_is_charged():
     assert 0.1 < published < 0.2 + 4 * np.sqrt(0.16 / 2000)
 
 
-def test_published_names_do_not_tell_in_which_order_the_data_had_them():
+def test_published_names_do_not_reveal_the_order_of_the_data():
     X = people(4000)
     two = {k: v for k, v in STATES.items() if k != "sex"}
     for table in (X, X.iloc[::-1]):
@@ -243,7 +243,7 @@ def test_published_names_do_not_tell_in_which_order_the_data_had_them():
         assert found.states == ("f", "m", "other")
 
 
-def test_records_come_back_in_the_columns_and_types_of_the_schema(fitted):
+def test_samples_have_the_columns_and_types_of_the_schema(fitted):
     records = fitted.sample(2000, random_state=0)
     assert list(records) == list(people(1))
     assert records["age"].dtype == np.int64
@@ -263,7 +263,7 @@ def test_records_come_back_in_the_columns_and_types_of_the_schema(fitted):
     assert categorical == pd.CategoricalDtype(["f", "m"])
 
 
-def test_missing_whole_numbers_come_back_as_nullable_integers():
+def test_missing_whole_numbers_are_drawn_as_nullable_integers():
     X = pd.DataFrame({"a": [1.0, 2.0, np.nan, np.nan] * 500})
     records = PrivateBayesNet(bounds={"a": (1, 3)}, epsilon=20.0).fit(X).sample(400)
     assert records["a"].dtype == "Int64"
@@ -271,7 +271,7 @@ def test_missing_whole_numbers_come_back_as_nullable_integers():
     assert set(records["a"].dropna()) <= {1, 2, 3}
 
 
-def test_rare_states_are_one_state_of_the_network_and_come_back_apart(fitted):
+def test_rare_states_are_grouped_in_the_network_and_drawn_separately(fitted):
     rare = [state for state in fitted.states_["city"] if isinstance(state, tuple)]
     assert len(fitted.states_["city"]) < 41
     X = people(600)
@@ -314,7 +314,7 @@ def test_groups_of_numbers_are_runs_of_about_equal_size():
     np.testing.assert_allclose(column.group_shares, sums / sums.sum(), atol=1e-3)
 
 
-def test_a_categorys_groups_never_pass_the_limit():
+def test_groups_of_a_category_do_not_exceed_the_limit():
     domain = CategoryCells(Categories(tuple(range(500))))
     column = ReleasedColumn.from_counts(
         domain, np.arange(501.0), 125_250.0, sigma=0.0, min_count=0.0, max_groups=100
@@ -387,7 +387,7 @@ def test_without_noise_the_network_is_that_of_the_data():
             assert probability == pytest.approx(held.mean(), abs=0.01)
 
 
-def test_both_estimates_are_of_one_release_and_the_best_is_nearer():
+def test_post_processing_uses_the_same_release_and_is_more_accurate():
     X = people()
     with pytest.warns(PrivacyLeakWarning):
         best, plain = (
@@ -398,7 +398,7 @@ def test_both_estimates_are_of_one_release_and_the_best_is_nearer():
     assert plain.sigma_ == best.sigma_
     assert plain.privacy_ == best.privacy_
     assert plain.model_.check_model()
-    # What noise made negative is nothing as drawn, and smoothed otherwise.
+    # Negative counts become 0 without post-processing, and are smoothed with it.
     assert min(table.min() for table in plain.probabilities_.values()) < 1e-9
     assert min(table.min() for table in best.probabilities_.values()) > 1e-6
     assert best.score(X) > plain.score(X)
@@ -444,8 +444,8 @@ def test_margins_of_samples_are_those_of_the_model(fitted):
         assert counted[states] == pytest.approx(probability, abs=0.005)
 
 
-def test_noise_of_margins_is_known_and_seen():
-    """The deviation of many fits is about what was said, where projections do little."""
+def test_the_stated_noise_of_margins_agrees_with_simulation():
+    """The deviation of many fits is close to the stated one if projections have little effect."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.integers(0, 2, (3000, 2)), columns=["a", "b"])
     truth = ((X["a"] == 0) & (X["b"] == 0)).mean()
@@ -490,7 +490,7 @@ def test_columns_with_pooled_categories_are_counted_once_more():
     sizes = [len(values) for _, values, _ in steps]
     assert sizes.count(len(CITIES) + 1) == 2  # and a cell for missing values
     assert len(steps) == len(X.columns) + 1 + len(model.sigma_["cliques"]) + 1
-    # All categories are apart where there is no noise, so that cliques tell all.
+    # Without noise all categories are separate states, so no column is counted again.
     with listening() as steps:
         model = learner(epsilon=float("inf"), max_parents=1).fit(X)
     assert len(steps) == len(X.columns) + 1 + len(model.sigma_["cliques"])
@@ -502,8 +502,8 @@ def test_more_parents_than_columns_take_no_longer():
     assert max(map(len, model.structure_.values())) < len(X.columns)
 
 
-def test_what_is_counted_twice_is_nearer():
-    """With one column there are no pairs, so that all but the first quarter is spent on it."""
+def test_columns_that_are_counted_twice_are_more_accurate():
+    """With one column there are no pairs, so three quarters of the budget are used for it again."""
     counts = np.repeat(np.arange(12), 100)
     X = pd.DataFrame({"a": counts})
     model = PrivateBayesNet(states={"a": list(range(12))}, epsilon=0.15)
@@ -514,7 +514,7 @@ def test_what_is_counted_twice_is_nearer():
     assert len(model.states_["a"]) < 12
 
 
-def test_what_is_known_of_the_structure_holds():
+def test_constraints_on_the_structure_are_satisfied():
     known = {"required": [("sex", "age")], "forbidden": [("age", "works"), ("works", "age")]}
     model = learner(constraints=known).fit(people(1000))
     assert "sex" in model.structure_["age"]
@@ -677,7 +677,7 @@ def test_a_missing_value_merges_no_large_integers(kind):
         assert {big, big + 1} <= set(model.states_["b"])
 
 
-def test_one_large_integer_makes_no_truth_value_missing():
+def test_one_large_integer_does_not_change_booleans():
     cells = [True, False] * 100
     for odd in (True, 10**30, 10**400, None, "1"):
         X = pd.DataFrame({"a": pd.Series([*cells, odd], dtype=object)})
@@ -725,7 +725,7 @@ class Hostile:
     __hash__ = __eq__ = __lt__ = __repr__ = __str__ = _fail  # type: ignore[assignment]
 
 
-def test_a_cell_that_cannot_be_hashed_or_compared_is_of_its_own_record_alone():
+def test_a_cell_that_cannot_be_hashed_or_compared_affects_only_its_record():
     cells = ["Aarhus"] * 60 + ["Bergen"] * 60
     for odd in (Hostile(), [1], {1: 2}, object()):
         X = pd.DataFrame({"city": pd.Series([*cells, None], dtype=object)})
@@ -739,7 +739,7 @@ def test_a_cell_that_cannot_be_hashed_or_compared_is_of_its_own_record_alone():
 
 
 @pytest.mark.parametrize("text", ["(missing)", "\ud800", "other"])
-def test_a_text_with_a_meaning_of_its_own_can_be_found_and_drawn(text):
+def test_reserved_texts_can_be_selected_and_drawn(text):
     X = pd.DataFrame({"a": pd.Series([text, "u"] * 500, dtype=object), "b": [0, 1] * 500})
     model = PrivateBayesNet(states={"b": [0, 1]}, epsilon=10.0).fit(X)
     assert set(model.sample(50)["a"]) <= {text, "u", "other", "(other)"}

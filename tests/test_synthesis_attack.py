@@ -2,8 +2,8 @@
 
 The game and its sequential test are those of `test_attacks`. The attacker of all steps sees
 every noisy number, and computes how likely it is for each of the two data sets, given all
-numbers before it: no attack on what is made of these numbers can be better. The other sees
-which columns were joined, as anybody who is shown the network does.
+numbers before it: no attack on functions of these numbers can be better. The other sees
+which columns are connected in the network.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ def claimed(epsilon, adjacency):
 
 @pytest.mark.parametrize("adjacency", WORST)
 @pytest.mark.parametrize("factor", [1, 2])
-def test_all_steps_together_tell_as_much_as_is_claimed_and_no_more(adjacency, factor):
+def test_an_attack_on_all_steps_attains_the_claim_and_no_more(adjacency, factor):
     (X, other), states = neighbours(adjacency)
 
     def play(first):
@@ -47,7 +47,7 @@ def test_all_steps_together_tell_as_much_as_is_claimed_and_no_more(adjacency, fa
     assert holds == (factor == 1)
 
 
-def test_the_structure_alone_tells_less_than_is_claimed():
+def test_an_attack_on_the_structure_alone_is_below_the_claim():
     """Which two of three columns are joined, where one record decides without noise."""
     others = [[0, 0, 0]] * 10 + [[1, 1, 1]] * 10 + [[0, 1, 0]]
     X, other = (

@@ -22,6 +22,9 @@ from skdirdp.table_classifier.releases import (
     residual_vectors,
 )
 
+from .test_attacks import DELTA, EPSILON, best_accuracy, claim_holds
+from .transcripts import fit_beside, listening, log_likelihood_ratio, squared_distance
+
 INF = float("inf")
 SCHEMA = Schema({"age": (0, 99), "ward": ["A", "B", "C"], "dose": (0.0, 10.0), "ill": [0, 1]})
 
@@ -196,33 +199,109 @@ def test_steps_cannot_use_more_than_the_budget_or_precede_the_charge():
         releases.release_tables([np.zeros(3)], 0.7)
 
 
-def recorded_noise(monkeypatch, **options):
-    """The standard deviations of all noise of a fit, and the squared sensitivities."""
-    drawn = []
-    draw = GaussianMechanism.noisy
+def worst_neighbours(adjacency):
+    """Two tables: one record has the label that the others exclude.
 
-    def noisy(self, counts, generator, grid=None):
-        drawn.append((self.sigma, np.size(counts)))
-        return draw(self, counts, generator, grid)
+    Under replacement, the other table has a record that differs in all columns and has the other
+    label, which is wrong too.
+    """
+    rng = np.random.default_rng(0)
+    ill = rng.integers(2, size=3000)
+    ages = np.where(ill, 80, 20) + rng.integers(-5, 6, 3000)
+    others = pd.DataFrame({"age": ages, "ward": np.where(ill, "A", "B"), "dose": 2.0 + 6 * ill})
+    others["ill"] = ill
+    wrong = pd.DataFrame({"age": [80], "ward": ["A"], "dose": [8.0], "ill": [0]})
+    opposite = pd.DataFrame({"age": [20], "ward": ["B"], "dose": [2.0], "ill": [1]})
+    tables = {
+        "add_remove": [others, pd.concat([others, wrong])],
+        "replace": [pd.concat([others, wrong]), pd.concat([others, opposite])],
+    }
+    return [table.reset_index(drop=True) for table in tables[adjacency]]
 
-    monkeypatch.setattr(GaussianMechanism, "noisy", noisy)
-    return drawn, fitted(**options)
 
-
-def test_the_noise_of_all_steps_costs_the_whole_budget(monkeypatch):
-    """Precisions are recomputed from what was drawn, table by table."""
-    drawn, model = recorded_noise(monkeypatch, adjacency="add_remove", n_samples=4000.0)
+def distance_of_transcripts(first, second, **options):
+    """The squared distance of two data sets in all steps, relative to that of the claim."""
+    model = PrivateTableClassifier(SCHEMA, **options)
+    model, _, steps, replayed = fit_beside(model, first, second, Releases, y="ill")
     ((whole, _),) = model.privacy_.mechanisms
-    n_columns = 3
-    histograms, classes = drawn[0], drawn[1]
-    residuals, calibration = drawn[-1], drawn[-2]
-    cost = 2 / histograms[0] ** 2 + n_columns / classes[0] ** 2 + 1 / calibration[0] ** 2
-    cost += 2 * n_columns / residuals[0] ** 2
-    # Tables of pairs: every table has its own noise, and equal ones are drawn together.
-    sizes = [frame.shape[0] for frame in model.coef_.values()]
-    assert sum(sizes) > 0
-    assert cost < 1 / whole.sigma**2
-    assert cost > 0.8 / whole.sigma**2
+    allowed = whole.contribution.squared_norm(whole.adjacency) / whole.sigma**2
+    return squared_distance(steps, replayed) / allowed, len(steps)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+def test_all_steps_together_cost_no_more_than_the_claim_and_nearly_as_much(adjacency):
+    """A claim half as large would fail, with the worst record among others."""
+    tables = worst_neighbours(adjacency)
+    for epsilon in (1.0, 10.0):
+        cost, n_steps = distance_of_transcripts(*tables, epsilon=epsilon, adjacency=adjacency)
+        assert n_steps >= 6
+        # Under replacement, opposite residuals need all other columns in common.
+        assert (0.8 if adjacency == "replace" else 0.9) < cost <= 1.0
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+@pytest.mark.parametrize("seed", range(4))
+def test_an_odd_record_costs_no_more_than_the_claim(adjacency, seed):
+    rng = np.random.default_rng(seed)
+    table = visits(400, seed)
+    odd = {"age": [None, "x", 1e300, -5][seed], "ward": [None, "Z", "A", 3][seed]}
+    odd |= {"dose": [np.inf, -np.inf, np.nan, "1.5"][seed], "ill": [1, 0, None, "?"][seed]}
+    row = pd.DataFrame([odd], index=[len(table)]).astype(object)
+    more = pd.concat([table.astype(object), row])
+    first = table.astype(object)
+    if adjacency == "replace":
+        first = pd.concat([table, table.sample(1, random_state=seed)]).astype(object)
+    epsilon = float(rng.choice([0.3, 3.0, 30.0]))
+    cost, _ = distance_of_transcripts(first, more, epsilon=epsilon, adjacency=adjacency)
+    assert cost <= 1.0
+
+
+def test_weights_and_persons_cost_no_more_than_the_claim():
+    table = visits(1000).assign(person=np.arange(1000) // 2)
+    schema = SCHEMA.replace(
+        columns={**SCHEMA.columns, "person": Schema.key()}, person="person", max_rows=2
+    )
+    without = table[table["person"] != 7]
+    weight = np.full(1000, 3.0)
+    for adjacency in ("add_remove", "replace"):
+        first = without
+        if adjacency == "replace":
+            other = visits(2, seed=9).assign(person=7, ward="C")
+            first = pd.concat([without, other])
+        first = first.reset_index(drop=True)
+        model = PrivateTableClassifier(schema, epsilon=20.0, adjacency=adjacency, max_weight=3.0)
+        with listening(None, Releases) as steps:
+            model.fit(table, y="ill", sample_weight=weight)
+        again = PrivateTableClassifier(schema, epsilon=20.0, adjacency=adjacency, max_weight=3.0)
+        with listening([drawn for *_, drawn in steps], Releases) as replayed:
+            again.fit(first, y="ill", sample_weight=weight[: len(first)])
+        ((whole, _),) = model.privacy_.mechanisms
+        allowed = whole.contribution.squared_norm(whole.adjacency) / whole.sigma**2
+        cost = squared_distance(steps, replayed) / allowed
+        assert 0.2 < cost <= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+@pytest.mark.parametrize("factor", [1, 2])
+def test_an_attack_on_all_steps_attains_the_claim_and_no_more(adjacency, factor):
+    """The attacker sees all noisy numbers; no attack on functions of these can be better."""
+    tables = worst_neighbours(adjacency)
+
+    def play(first):
+        model = PrivateTableClassifier(
+            SCHEMA, epsilon=factor * EPSILON, delta=DELTA, adjacency=adjacency
+        )
+        truth, other = tables if first else tables[::-1]
+        _, _, steps, replayed = fit_beside(model, truth, other, Releases, y="ill")
+        return (log_likelihood_ratio(steps, replayed) > 0) == first
+
+    def claimed(epsilon):
+        charged = calibrate_gaussian(epsilon, DELTA, None, adjacency, ContributionBound())
+        return best_accuracy(float(charged.delta(0.0)))
+
+    holds = claim_holds(play, claimed(EPSILON), claimed(2 * EPSILON), np.random.default_rng(factor))
+    assert holds == (factor == 1)
 
 
 # The fit ------------------------------------------------------------------------------
@@ -390,9 +469,93 @@ def test_more_classes_and_dates():
         {"day": ("2020-01-01", "2020-12-31"), "noise": (0.0, 1.0), "label": ["a", "b", "c"]}
     )
     model = fitted(table, y="label", schema=schema, epsilon=3.0)
-    assert np.mean(model.predict(table) == label) > 0.97
+    assert np.mean(model.predict(table) == label) > 0.94
     assert model.decision_function(table).shape == (n, 3)
     assert "2020-01-01" in str(model.coef_["day"].index[0])
+
+
+def counted_tables(table, schema, y):
+    """The tables of `fit_counts`, counted with the encoder of the schema."""
+    names = [name for name in schema.features if name != y]
+    codes = pd.DataFrame(
+        {n: schema[n].bin(schema.encode_column(n, table[n])) for n in schema.features}
+    )
+
+    def crosstab(a, b):
+        shape = (schema[a].n_cells, schema[b].n_cells)
+        counts = np.zeros(shape if a != y else (len(schema[y].states), shape[1]))
+        np.add.at(counts, (codes[a], codes[b]), 1)
+        return counts
+
+    pairs = {(a, b): crosstab(a, b) for i, a in enumerate(names) for b in names[i + 1 :]}
+    return {"class_count": {n: crosstab(y, n) for n in names}, "pair_count": pairs}
+
+
+def test_counts_give_a_similar_model_to_records():
+    table, test = visits(20_000), visits(5000, seed=1)
+    tables = counted_tables(table, SCHEMA, "ill")
+    model = PrivateTableClassifier(SCHEMA, random_state=0)
+    model.fit_counts(tables, y="ill", n_samples=len(table))
+    by_counts = roc_auc_score(test["ill"], model.predict_proba(test)[:, 1])
+    by_records = roc_auc_score(test["ill"], fitted(table).predict_proba(test)[:, 1])
+    assert by_counts > by_records - 0.03
+    assert model.privacy_.mechanism == fitted(table).privacy_.mechanism
+
+
+def test_wrong_counts_are_refused_before_the_charge():
+    tables = counted_tables(visits(), SCHEMA, "ill")
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, adjacency="replace")
+    model = PrivateTableClassifier(SCHEMA, accountant=accountant)
+    for change in (
+        {"class_count": {**tables["class_count"], "age": np.ones((2, 3))}},
+        {"class_count": {**tables["class_count"], "age": tables["class_count"]["age"] + 0.5}},
+        {"pair_count": {}},
+    ):
+        with pytest.raises(ValueError, match="must"):
+            model.fit_counts({**tables, **change}, y="ill", n_samples=4000)
+    assert len(accountant.history()) == 0
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_exported_models_predict_the_same(n_classes):
+    table = visits()
+    if n_classes == 3:
+        table["ill"] = np.where(table["dose"] > 4, 2, table["ill"])
+    schema = SCHEMA.replace(columns={**SCHEMA.columns, "ill": list(range(n_classes))})
+    model = fitted(table, schema=schema)
+    odd = pd.DataFrame(
+        {"age": [None, 500.0, -3.0], "ward": ["Z", None, "B"], "dose": [1.0, 99.0, None]}
+    )
+    new = pd.concat([table.drop(columns="ill"), odd], ignore_index=True)
+    exported = model.to_sklearn()
+    np.testing.assert_allclose(exported.predict_proba(new), model.predict_proba(new), atol=1e-9)
+    skops = pytest.importorskip("skops.io")
+    file = skops.dumps(exported)
+    asked = skops.get_untrusted_types(data=file)
+    assert set(asked) <= {"numpy.dtype"}
+    loaded = skops.loads(file, trusted=asked)
+    np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
+
+
+def test_exported_models_run_in_onnx():
+    skl2onnx = pytest.importorskip("skl2onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    table = visits()
+    model = fitted(table)
+    new = table.drop(columns="ill").astype({"age": np.float32, "dose": np.float32})
+    kinds = skl2onnx.common.data_types
+    types = [
+        (n, kinds.StringTensorType([None, 1]) if n == "ward" else kinds.FloatTensorType([None, 1]))
+        for n in new
+    ]
+    onnx = skl2onnx.to_onnx(model.to_sklearn(), initial_types=types, options={"zipmap": False})
+    session = onnxruntime.InferenceSession(
+        onnx.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    feed = {n: new[n].to_numpy().reshape(-1, 1) for n in new}
+    probabilities = session.run(None, feed)[1]
+    near = np.abs(probabilities - model.predict_proba(table)).max(axis=1) < 1e-4
+    assert near.mean() > 0.999  # float32 may move a number over a border
 
 
 def test_pipelines_refuse_it():

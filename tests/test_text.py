@@ -1,4 +1,4 @@
-"""PrivateCountVectorizer: a vocabulary that no single record decides on."""
+"""PrivateCountVectorizer: vocabularies that do not depend on a single record."""
 
 import io
 import itertools
@@ -106,7 +106,7 @@ def test_a_name_of_one_record_is_published_as_rarely_as_is_claimed():
         assert 0.8 * failure < published <= failure
 
 
-def test_the_noise_of_a_small_corpus_is_what_the_enumeration_says():
+def test_the_noise_of_a_small_corpus_agrees_with_enumeration():
     mechanism = SelectionMechanism(2.0, failure=0.2, max_total=2.0)
     counts = {"a": 3.0, "b": 1.0}
     expected = publishing(counts, mechanism)
@@ -144,7 +144,7 @@ def test_all_names_of_a_person_together_stay_hidden():
                 1 - norm.sf((mechanism.threshold - count) / sigma) for count in counts
             )
             assert 1 - hidden <= 0.01
-    # One record at a time would have been told from the threshold of one record.
+    # The threshold for one record would not suffice for one person.
     alone = SelectionMechanism(0.5, failure=0.01, max_total=2.0)
     assert norm.sf((alone.threshold - 3) / 0.5) > 0.1
 
@@ -194,7 +194,7 @@ def test_words_of_many_are_found_and_words_of_one_are_not():
     assert np.all(np.abs(errors) < noise)
 
 
-def test_nothing_but_the_release_is_kept():
+def test_only_the_release_is_stored():
     texts, _ = corpus(6000)
     texts.append("jabberwocky")
     kept = pickle.dumps(PrivateCountVectorizer(max_words=20).fit(texts))
@@ -235,7 +235,7 @@ def test_the_first_of_equal_objects_names_no_word(epsilon):
         assert vectorizer.transform([[True, 2]]).toarray().tolist() == [[1, 1]]
 
 
-def test_a_word_that_is_no_plain_value_is_of_its_own_record_alone():
+def test_a_word_that_is_no_plain_value_affects_only_its_record():
     for odd in (None, [1], object(), np.nan, 7, ("a", 1), b"a"):
         documents = [["ache", "back"]] * 300 + [["ache", odd]]
         vectorizer = PrivateCountVectorizer(analyzer=identity, max_words=3).fit(documents)
@@ -263,7 +263,7 @@ def test_the_largest_vocabulary_is_of_the_most_frequent_words():
     assert set(small.vocabulary_) == set(whole.get_feature_names_out()[top])
 
 
-def test_what_is_charged_is_what_is_reported_and_comes_before_the_words():
+def test_the_charge_equals_the_report_and_precedes_the_release():
     texts, _ = corpus()
     recorder = Recorder()
     model = PrivateCountVectorizer(max_words=20, epsilon=2.0, accountant=recorder).fit(texts)
@@ -296,7 +296,7 @@ def test_shares_of_an_unknown_number_of_records_are_named():
         PrivateCountVectorizer(adjacency="add_remove", min_df=0.1, n_samples=900).fit(texts)
 
 
-def test_an_empty_vocabulary_is_said_and_is_no_error():
+def test_an_empty_vocabulary_is_a_warning_and_no_error():
     with pytest.warns(UserWarning, match="the vocabulary is empty"):
         model = PrivateCountVectorizer().fit(["one", "two"])
     assert model.vocabulary_ == {"": 0}
@@ -327,7 +327,7 @@ def test_a_vocabulary_gets_half_of_the_budget_as_a_variance():
     assert len(pipe[0].vocabulary_) > 30
 
 
-def test_files_can_be_read_as_often_as_a_fit_needs():
+def test_files_can_be_read_repeatedly():
     files = [io.StringIO(text) for text in ["good film", "bad film"] * 300]
     words = PrivateCountVectorizer(input="file", epsilon=9.0, max_words=3)
     assert words.fit_transform(files).sum() == 1200
@@ -336,7 +336,7 @@ def test_files_can_be_read_as_often_as_a_fit_needs():
 
 
 @pytest.mark.parametrize("bad", [[1, 2], [None], ["good", 17.5], np.array([["a", "b"]]), 5])
-def test_what_is_no_text_is_refused_without_a_charge(bad):
+def test_invalid_texts_are_refused_without_a_charge(bad):
     recorder = Recorder()
     model = PrivateCountVectorizer(accountant=recorder)
     with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
@@ -403,7 +403,7 @@ def test_noise_does_not_follow_the_size_of_the_vocabulary():
 
 
 @pytest.mark.parametrize("last", LAST)
-def test_a_vocabulary_of_fewer_words_than_a_row_may_have_is_fitted_all_the_same(last):
+def test_a_vocabulary_smaller_than_max_words_is_fitted(last):
     texts = ["good film", "bad film"] * 3000
     words = PrivateCountVectorizer(max_words=20, max_features=200)
     pipe = make_private_pipeline(words, last, epsilon=2.0, delta=1e-5)
@@ -424,7 +424,7 @@ def moved(pipe, texts, other, y):
     return np.abs(tables[0] - tables[1]).sum()
 
 
-def test_a_given_vocabulary_is_paid_for_with_all_of_its_words():
+def test_a_given_vocabulary_is_calibrated_with_all_of_its_words():
     words = [f"word{i:03d}" for i in range(20)]
     texts, y = [" ".join(words), "word001"] * 20, [0, 1] * 20
     pipe = make_private_pipeline(

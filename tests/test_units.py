@@ -1,4 +1,4 @@
-"""The unit of a ledger: what it protects decides on what it may be charged, and is stated."""
+"""The unit of a ledger determines which charges are allowed, and is stated."""
 
 import json
 import sqlite3
@@ -44,7 +44,7 @@ CATEGORICAL = {"classes": [0, 1], "n_categories": 2}
 NUMERIC = {"classes": [0, 1], "max_count": 1, "max_total": 3}
 STATES = {name: [0, 1] for name in TABLE.columns}
 
-# Estimators by name, and what they are fitted to.
+# Estimators by name, with their data.
 FITS = {
     "multinomial": (DirichletNB(**NUMERIC, n_samples=N), (X, Y)),
     "complement": (DirichletComplementNB(**NUMERIC, n_samples=N), (X, Y)),
@@ -100,7 +100,7 @@ def test_a_ledger_of_persons_refuses_a_fit_for_single_records_before_noise_is_dr
 
 @pytest.mark.parametrize("name", FITS)
 @pytest.mark.parametrize("by_ids", [True, False])
-def test_a_ledger_of_persons_takes_fits_for_persons_and_says_how_many_records_count(name, by_ids):
+def test_a_ledger_of_persons_accepts_fits_for_persons_and_states_max_rows(name, by_ids):
     if name == "posterior" and by_ids:
         pytest.skip("a posterior knows persons with one record each, by their ids")
     accountant = patients()
@@ -241,7 +241,7 @@ def test_the_same_mechanism_with_another_unit_composes_as_one_kind():
     assert one.epsilon(1e-5) == other.epsilon(1e-5)
 
 
-# What is stated
+# Statements
 
 
 def stated(*units, unit="patient"):
@@ -270,7 +270,7 @@ def stated(*units, unit="patient"):
         ([Unit(3), None], "one patient with at most as many records as each charge allows for"),
     ],
 )
-def test_the_statement_says_how_many_records_of_a_person_all_charges_allow_for(units, whom):
+def test_the_statement_has_the_number_of_records_of_a_person(units, whom):
     assert f"adding or removing the data of {whom}" in stated(*units)
 
 
@@ -295,7 +295,7 @@ def test_only_a_noun_becomes_part_of_a_statement(unit, noun):
     assert f"the data of one {noun} with up to 3 records (declared" in stated(Unit(3), unit=unit)
 
 
-def test_the_page_says_whom_the_ledger_protects(tmp_path):
+def test_the_page_names_the_protected_unit(tmp_path):
     accountant = patients()
     assert "protected against" not in report(accountant, tmp_path)
     accountant.charge(PureDP(0.1, "replace_person"), unit=Unit(4, by_ids=True))
@@ -380,7 +380,7 @@ def test_a_charge_for_records_that_was_written_into_a_ledger_of_persons_is_refus
 
 
 def as_named(path, unit):
-    """A ledger of the time when a unit was a name and did not decide on charges."""
+    """Ledger of an earlier version, in which a unit was only a name."""
     header = PrivacyAccountant(epsilon=1.0, path=path)._ledger.header
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("DROP TRIGGER ledgers_do_not_change")

@@ -7,7 +7,7 @@ from scipy.stats import dirichlet
 
 from skdirdp import utility
 from skdirdp.mechanisms import DirichletMechanism
-from skdirdp.utility import _smallest_reaching
+from skdirdp.utility.budgets import _smallest_reaching
 
 COUNTS = np.array([70.0, 20.0, 10.0, 0.0])
 

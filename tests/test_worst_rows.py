@@ -1,4 +1,4 @@
-"""Rows that change several cells: what is claimed of them, against rows that there are.
+"""Rows that change several cells: claims, compared with possible rows.
 
 The references are rows of two or three cells, whose profile is an integral over all losses
 but one, of the closed form of the last; and the intensities of the drops, in mpmath.
@@ -83,7 +83,7 @@ def row_delta(direction, steps, alpha, epsilon):
     ("max_count", "max_total", "r", "alpha", "before", "now"),
     [(1, 1.5, 0.2, 3, 0.947, 0.803), (10, 11, 0.02, 2, 1.278, 1.039)],
 )
-def test_a_rest_costs_what_it_is_and_not_a_full_cell(max_count, max_total, r, alpha, before, now):
+def test_a_remainder_costs_less_than_a_full_cell(max_count, max_total, r, alpha, before, now):
     mechanism = DirichletMechanism(r, alpha, max_count=max_count, max_total=max_total)
     # Two full cells, or the divergences of a full one and the rest: the better of these two.
     orders = 1 + alpha / (r * max_count) * np.linspace(0.01, 0.999, 2000)
@@ -127,7 +127,7 @@ def test_no_row_of_three_cells_is_above_the_claim(alpha, direction):
     assert row_delta(direction, [r / 2] * 3, alpha, 1.0) <= claim * (1 + 1e-5)
 
 
-def test_the_prior_from_which_a_rest_counts_as_a_rest_is_where_drops_become_convex():
+def test_convex_prior_is_the_prior_from_which_intensities_are_convex():
     with mp.workdps(50):
         exact = (3 + mp.sqrt(3)) / 6
         assert 0 <= mpf(CONVEX_PRIOR) - exact < 1e-15
@@ -166,7 +166,9 @@ def test_dominating_cells_have_more_drops_of_every_size_than_any_row(alpha):
 
 
 @pytest.mark.parametrize(("max_total", "r", "alpha"), [(3, 0.05, 0.3), (10, 0.01, 0.2)])
-def test_below_one_half_a_spread_row_costs_far_less_than_its_renyi_curve_says(max_total, r, alpha):
+def test_below_one_half_the_profile_of_a_spread_row_is_far_below_its_renyi_bound(
+    max_total, r, alpha
+):
     mechanism = DirichletMechanism(r, alpha, max_count=1, max_total=max_total)
     orders = 1 + alpha / r * np.linspace(0.01, 0.999, 2000)
     converted = renyi_epsilon(orders, mechanism.rdp(orders), 1e-5).min()

@@ -1,4 +1,4 @@
-"""What a fit of `PrivateBayesNet` released step by step, and what other data would have said."""
+"""Releases of a fit in several steps, step by step, and those for other data."""
 
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -9,35 +9,35 @@ from skdirdp.bayes_net.structure_learning import ReleaseSchedule
 
 
 @contextmanager
-def listening(answers=None):
+def listening(answers=None, schedule=ReleaseSchedule):
     """Collect (mechanism, exact values, noisy values) of every step of fits.
 
     With the answers of an earlier fit these are given instead of noise.
     """
     heard = []
-    noisy = ReleaseSchedule._add_noise
+    noisy = schedule._add_noise
 
     def overheard(self, mechanism, values):
         drawn = noisy(self, mechanism, values) if answers is None else answers[len(heard)]
         heard.append((mechanism, np.array(values), np.array(drawn)))
         return drawn
 
-    with patch.object(ReleaseSchedule, "_add_noise", overheard):
+    with patch.object(schedule, "_add_noise", overheard):
         yield heard
 
 
-def fit_beside(model, X, other):
+def fit_beside(model, X, other, schedule=ReleaseSchedule, **options):
     """A fit on X, and steps that the same answers lead to on X and on other data.
 
     Returns
     -------
     tuple of (fitted model, model of the other data, steps, steps)
     """
-    with listening() as steps:
-        model.fit(X)
+    with listening(None, schedule) as steps:
+        model.fit(X, **options)
     again = type(model)(**model.get_params())
-    with listening([drawn for *_, drawn in steps]) as replayed:
-        again.fit(other)
+    with listening([drawn for *_, drawn in steps], schedule) as replayed:
+        again.fit(other, **options)
     return model, again, steps, replayed
 
 

@@ -27,7 +27,7 @@ from ..methods import (
 _DRAWS = 20  # per repeat, for expectations that have no closed form
 _FITS = 8  # per repeat, of post-processed networks, and of those that they are compared with
 
-#: Methods that split the budget by what serves the likelihood, and the same split evenly.
+#: Methods with an optimised split of the budget, and the same with an even split.
 EVEN = {
     name: f"{name.split(',')[0]}, even split"
     for name in ("Dirichlet, exact", "Gaussian, smoothed", "Laplace, smoothed")
@@ -37,7 +37,7 @@ EVEN = {
 class BayesNet(ModelComparison):
     name = "bayes-net"
     title = "Bayesian networks: three data sets"
-    reproduces = "paper A, figures 7 and 11, with the expected KL divergence beside them"
+    reproduces = "paper A, figures 7 and 11, and the expected KL divergence"
     promised = (0.45, 0.35)
     scores: ClassVar = {"log_likelihood": "log-likelihood"}
     hidden = tuple(EVEN.values())
@@ -59,8 +59,8 @@ class BayesNet(ModelComparison):
             "At (1, 1e-5)-DP. The budget is split over the nodes as the library does by default, "
             "and evenly for Algorithm 1 and for clipped noise. Log-likelihoods are per held-out "
             "record. Means are over 3 splits, and over 8 fits if post-processing matters.\n\n"
-            "What the split is worth: the expected KL divergence with the optimised split, as a "
-            "part of that with an even one.\n\n" + figures.markdown(_split_ratios(results))
+            "Effect of the split: the expected KL divergence with the optimised split, relative "
+            "to that with an even one.\n\n" + figures.markdown(_split_ratios(results))
         )
 
     def claims(self, results):
@@ -102,7 +102,7 @@ class FreshBayesNet(BayesNet):
         return networks.load_example(name)
 
     def tasks(self, settings):
-        # Composing tables of many kinds takes its time, and four budgets tell as much.
+        # Composing tables of many kinds is slow, and four budgets are enough.
         return [task for task in super().tasks(settings) if task["epsilon"] in (0.01, 0.1, 1, 10)]
 
     def claims(self, results):

@@ -21,7 +21,7 @@ class ClaimedEpsilon(Experiment):
     title = "Privacy: the ε that each route claims for the same noise"
     reproduces = "paper A, figure 8, with the exact ε, and the same for many releases"
 
-    #: What the library states of a noise and a number of releases: exactly, and by composed RDP.
+    #: Claims of the library for a noise level and a number of releases: exact, and by RDP.
     STATED: ClassVar[dict[tuple[tuple[float, float], int], tuple[float, float]]] = {
         ((0.05, 2.0), 14): (0.7865, 0.8697),
         ((1.0, 40.0), 14): (3.5701, 3.8645),

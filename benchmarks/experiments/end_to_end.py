@@ -1,4 +1,4 @@
-"""From raw numbers to predictions, and what each step of the way costs."""
+"""Pipelines from raw numbers to predictions, and the cost of each step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ DELTA = 1e-5
 EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 REPEATS = 10
 N_BINS = 10
-#: The part of epsilon that bins get. The classifier gets whatever exact composition leaves.
+#: The part of epsilon that bins get. The classifier gets the rest, by exact composition.
 BINS_SHARE = 0.25
 #: No probability counts for less than this in a cross-entropy, whoever gave it: a single
 #: impossible event would outweigh all others.
@@ -51,7 +51,7 @@ def classifier(problem: Problem, n_categories=N_BINS, **budget) -> DirichletCate
 
 @lru_cache(maxsize=64)
 def classifier_epsilon(name: str, folder: Path | None, epsilon: float, mechanism: str) -> float:
-    """What bins leave of epsilon to the classifier, both composed exactly."""
+    """Return the epsilon of the classifier; bins and classifier compose to the budget."""
     whole = problem(name, folder)
     n = len(data.split(len(whole.X), 0)[0])
     # Mechanisms follow from public sizes alone, so that they can be had from a single row.
@@ -129,7 +129,7 @@ def with_public_bins(trial: Trial, mechanism: str) -> Outcome:
 
 
 def with_papers_bins(trial: Trial, mechanism: str) -> Outcome:
-    """The data's own deciles, as in the papers: what they reveal is not accounted for."""
+    """Exact deciles of the data, as in the papers; they are not private."""
     whole, (train, test) = trial.whole, trial.parts
     model = classifier(
         whole,
@@ -165,7 +165,7 @@ BASELINES: dict[str, Callable[[Trial], Outcome]] = {
 }
 PEER, PEER_BEST = "diffprivlib", "diffprivlib, best setting"
 PEER_LIMIT = "no privacy, GaussianNB, best setting"
-#: What is added to the variances that diffprivlib releases; the first is its default.
+#: Values added to the variances that diffprivlib releases; the first is its default.
 SMOOTHINGS = (1e-9, 1e-3, 1e-2, 1e-1)
 SCALES = {"linear": linear, "symlog": symlog}
 

@@ -35,7 +35,7 @@ def _calibrated(kind, epsilon: float, releases: int) -> PrivacyCurves:
 
 
 def workloads() -> dict[str, tuple[str, Round]]:
-    """What is released over and over, by name: in words, and as one round."""
+    """Repeated workloads by name: description, and the releases of one round."""
     table, other = DirichletMechanism(r=0.02, alpha=32.0), DirichletMechanism(r=0.1, alpha=120.0)
     small, noise = DirichletMechanism(r=0.01, alpha=4.0), GaussianMechanism(sigma=160.0)
     model = _calibrated(DirichletMechanism, 0.05, 14)
@@ -91,7 +91,7 @@ def filtered_rounds(one_round: Round, epsilon: float, delta: float) -> int:
 
 
 def renyi_rounds(one_round: Round, epsilon: float, delta: float) -> tuple[int, float]:
-    """With the order that is best for this very workload, which nobody knows beforehand."""
+    """Use the best order for this workload, which is not known beforehand."""
     failure = sum(k * kind.worst_cases()["replace"].failure for kind, k in one_round)
     divergence = sum(
         k * sum(count * curve.rdp(_ORDERS) for curve, count in case.renyi)
@@ -114,7 +114,7 @@ class Filters(Experiment):
     title = "Budgets chosen as you go"
     reproduces = (
         "rounds of releases under a limit: as many as the accountant's filter admits, which holds "
-        "for steps chosen as one goes, against exact composition, which does not, and against a "
+        "for adaptively chosen steps, against exact composition, which does not, and against a "
         "filter at one Rényi order"
     )
 
@@ -178,9 +178,9 @@ class Filters(Experiment):
         )
         timed = results[results["workload"] == "charges"].iloc[0]
         return (
-            f"One round of each workload is\n\n{words}\n\nThe filter is decided by the first "
-            "release. The Rényi filter is given the order that is best for the whole workload, "
-            "which nobody knows beforehand, and all of δ. Releases that may fail outright, and "
+            f"One round of each workload is\n\n{words}\n\nThe first release determines the "
+            "filter. The Rényi filter is given the order that is best for the whole workload, "
+            "which is not known beforehand, and all of δ. Releases that may fail outright, and "
             "were not the first, are limited to about a twentieth of δ: with 1e-10 for 1e-11 "
             "the last workload would end at 44% at (3, 1e-6).\n\n"
             f"A charge after {int(timed['charges'])} others took {timed['median_ms']:.2f} ms "
@@ -195,7 +195,7 @@ class Filters(Experiment):
         return [
             Claim(
                 "skdirdp",
-                "One kind repeated: the filter admits at least 95% of what exact composition does",
+                "One kind repeated: the filter admits at least 95% of exact composition",
                 bool((shares[alone] >= 0.95).all()),
                 f"at least {shares[alone].min():.1%}",
             ),
@@ -221,7 +221,7 @@ def _shares(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def _time_charges(number: int, epsilon: float, delta: float) -> Row:
-    """A charge beside that many others, and a bare commit of the same disk."""
+    """Time a charge to a ledger of this size, and a commit on the same disk."""
     kinds = (
         DirichletMechanism(r=0.001, alpha=50.0),
         GaussianMechanism(sigma=4000.0),

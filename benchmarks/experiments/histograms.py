@@ -45,7 +45,7 @@ def _draw_curves(axis, part: pd.DataFrame) -> None:
 class HistogramError(Experiment):
     name = "histogram-error"
     title = "Histograms: the largest error of a bin"
-    reproduces = "paper B, figure 2, with the Gaussian noise turned into a distribution beside it"
+    reproduces = "paper B, figure 2, and Gaussian noise turned into a distribution"
 
     def tasks(self, settings):
         sizes = (10, 1000) if settings.quick else (10, 100, 1000)
@@ -246,12 +246,12 @@ class HistogramPosterior(Experiment):
         ]
 
 
-# Reading quantiles -----------------------------------------------------------------
+# Quantiles ------------------------------------------------------------------------------
 
 N_ROWS = 10_000
 NOISY, CELLS = "noisy counts, isotonic", "noisy counts, cell by cell"
 UNBIASED, RELEASED, TREE = "unbiased, isotonic", "as released", "tree, branching 16"
-#: Where each column comes from, and what is publicly known of its range.
+#: Source of each column, and its public range.
 COLUMNS: dict[str, tuple[str, str, tuple[float, float]]] = {
     "capital-gain": ("adult", "capital-gain", (0, 99_999)),
     "hours-per-week": ("adult", "hours-per-week", (1, 99)),
@@ -262,20 +262,20 @@ COLUMNS: dict[str, tuple[str, str, tuple[float, float]]] = {
     "uniform": ("synthetic", "random", (0, 1)),
 }
 
-Reading = Callable[[np.ndarray, tuple[float, float], np.random.Generator], ReleasedHistogram]
+Estimator = Callable[[np.ndarray, tuple[float, float], np.random.Generator], ReleasedHistogram]
 
 
 class HistogramQuantiles(Experiment):
     name = "histogram-quantiles"
-    title = "Histograms: how to read quantiles from a release"
+    title = "Histograms: estimates of quantiles from a release"
     reproduces = "the choice behind DirichletHistogramTransformer's bins, measured"
 
     def tasks(self, settings):
         columns = ("normal", "uniform") if settings.quick else tuple(COLUMNS)
         return [
-            {"reading": reading, "mechanism": mechanism, "scale": scale, "fine_bins": size}
+            {"estimate": estimate, "mechanism": mechanism, "scale": scale, "fine_bins": size}
             | {"column": column}
-            for reading, mechanism, scale, size in _readings(settings)
+            for estimate, mechanism, scale, size in _estimates(settings)
             for column in columns
         ]
 
@@ -295,13 +295,13 @@ class HistogramQuantiles(Experiment):
 
     def figure(self, results):
         figure, axes = figures.panels(2, columns=2, width=5.4, height=3.8)
-        found = results.groupby(["reading", "mechanism", "scale", "fine_bins"], sort=False)
+        found = results.groupby(["estimate", "mechanism", "scale", "fine_bins"], sort=False)
         means = found[["cdf_error", "bad"]].mean().reset_index()
-        for (reading, mechanism, scale), part in means.groupby(
-            ["reading", "mechanism", "scale"], sort=False
+        for (estimate, mechanism, scale), part in means.groupby(
+            ["estimate", "mechanism", "scale"], sort=False
         ):
-            label = f"{reading}, {mechanism}, {scale}"
-            look = {"marker": _MARKERS[scale], "color": _READING_COLOURS[reading, mechanism]}
+            label = f"{estimate}, {mechanism}, {scale}"
+            look = {"marker": _MARKERS[scale], "color": _ESTIMATE_COLOURS[estimate, mechanism]}
             for axis, value in zip(axes, ("cdf_error", "bad"), strict=True):
                 axis.plot(
                     part["fine_bins"], part[value], label=label, **look, linestyle=_DASHES[scale]
@@ -315,7 +315,7 @@ class HistogramQuantiles(Experiment):
         return figure
 
     def table(self, results):
-        keys = ["reading", "mechanism", "scale", "fine_bins"]
+        keys = ["estimate", "mechanism", "scale", "fine_bins"]
         table = results.pivot_table(index=keys, columns="column", values="bad", sort=False)
         table["CDF error"] = results.groupby(keys, sort=False)["cdf_error"].mean()
         return table.rename_axis(columns=None)
@@ -324,17 +324,18 @@ class HistogramQuantiles(Experiment):
         return (
             f"ε = 1, δ = 1e-5, {N_ROWS} rows, one column, ten bins, 20 fits each. In a bad fit "
             "some bin holds less than 5% or more than 15% of the rows although no tie (a value of "
-            "10% of the rows or more) forces it. The default is the reading of noisy counts in 512 "
-            "fine bins on the mixed scale; the unbiased one is `postprocess=False`. Cell by cell, "
-            "each count is read towards an equal share, as categories are."
+            "10% of the rows or more) forces it. By default quantiles are estimated from noisy "
+            "counts in 512 fine bins on the mixed scale; the unbiased estimate is "
+            "`postprocess=False`. Cell by cell, each count is shrunk towards an equal share, as "
+            "for categories."
         )
 
     def claims(self, results):
-        keys = ["reading", "mechanism", "scale", "fine_bins"]
+        keys = ["estimate", "mechanism", "scale", "fine_bins"]
         bad = results.groupby(keys)["bad"]
         error = results.groupby(keys)["cdf_error"].mean()
         default, plain, cells, raw = (
-            (reading, "dirichlet", "mixed", 512) for reading in (NOISY, UNBIASED, CELLS, RELEASED)
+            (estimate, "dirichlet", "mixed", 512) for estimate in (NOISY, UNBIASED, CELLS, RELEASED)
         )
         noise = _calibrated(512)
         bound = utility.cdf_bound(N_ROWS, 512, noise.alpha, beta=0.05, r=noise.r)
@@ -343,29 +344,29 @@ class HistogramQuantiles(Experiment):
                 "skdirdp",
                 "At (1, 1e-5)-DP and 10 000 rows the default bins are well filled.",
                 bool(bad.max()[default] == 0),
-                f"{bad.mean()[default]:.1%} of fits are bad; {bad.mean()[raw]:.0%} when quantiles "
-                "are read as released",
+                f"{bad.mean()[default]:.1%} of fits are bad; {bad.mean()[raw]:.0%} without "
+                "unbiased estimates",
             ),
             Claim(
                 "skdirdp",
-                "The CDF is within the bound that is known before any data are seen.",
+                "The error of the CDF is within the bound that is known in advance.",
                 bool(error[plain] <= bound),
-                f"as the plain reading has it: largest error {error[plain]:.3f} on average, the "
+                f"unbiased estimate: largest error {error[plain]:.3f} on average, the "
                 f"95% bound is {bound:.3f}",
             ),
             Claim(
                 "skdirdp",
-                "The default reading has less error than the plain one.",
+                "The default estimate has a smaller error than the unbiased one.",
                 bool(error[default] < error[plain]),
                 f"largest error of the CDF {error[default]:.4f} on average, {error[plain]:.4f} by "
-                f"the plain reading, {error[cells]:.4f} cell by cell",
+                f"the unbiased estimate, {error[cells]:.4f} cell by cell",
             ),
         ]
 
 
 _MARKERS = {"linear": "v", "mixed": "o", "symlog": "^"}
 _DASHES = {"linear": ":", "mixed": "-", "symlog": "--"}
-_READING_COLOURS = {
+_ESTIMATE_COLOURS = {
     (NOISY, "dirichlet"): "#00838f",
     (NOISY, "gaussian"): "#e08a3c",
     (NOISY, "laplace"): "#8bc34a",
@@ -379,11 +380,11 @@ _READING_COLOURS = {
 }
 
 
-def _readings(settings: Settings) -> list[tuple[str, str, str, int]]:
-    """How quantiles are read: the reading, the mechanism, the scale and the fine bins."""
+def _estimates(settings: Settings) -> list[tuple[str, str, str, int]]:
+    """Return estimates of quantiles, with mechanisms, scales and numbers of fine bins."""
     if settings.quick:
         return [
-            (reading, "dirichlet", "mixed", 512) for reading in (NOISY, CELLS, UNBIASED, RELEASED)
+            (estimate, "dirichlet", "mixed", 512) for estimate in (NOISY, CELLS, UNBIASED, RELEASED)
         ]
     grids = product(("linear", "mixed", "symlog"), (64, 128, 256, 512, 1024, 2048))
     return [
@@ -404,8 +405,8 @@ def _column(name: str, settings: Settings) -> np.ndarray:
     return data.load(source, settings.data)[column].to_numpy(dtype=float)
 
 
-def _reader(task) -> Reading:
-    if task["reading"] == TREE:
+def _reader(task) -> Estimator:
+    if task["estimate"] == TREE:
         return lambda x, bounds, rng: _read_tree(x, bounds, task["fine_bins"], task["scale"], rng)
 
     def read(x, bounds, rng):
@@ -414,13 +415,13 @@ def _reader(task) -> Reading:
             n_fine_bins=task["fine_bins"],
             fine_scale=task["scale"],
             mechanism=task["mechanism"],
-            postprocess=task["reading"] in (NOISY, CELLS),
+            postprocess=task["estimate"] in (NOISY, CELLS),
             random_state=rng,
         )
         found = model.fit(x[:, np.newaxis])._histograms_[0]
-        if task["reading"] == RELEASED:
+        if task["estimate"] == RELEASED:
             return _as_it_is(found.edges, found.release)
-        if task["reading"] == CELLS:
+        if task["estimate"] == CELLS:
             noisy = NoisyTable(found.release, found.mechanism.noise, ("bin",))
             return _as_it_is(found.edges, estimate_histogram(noisy, N_ROWS))
         return found
@@ -491,7 +492,7 @@ def _badly_filled(x: np.ndarray, edges: np.ndarray) -> bool:
 
 
 def _are_even(shares: np.ndarray, heavy: np.ndarray, starts: np.ndarray) -> bool:
-    """Whether the runs of bins that start there are evenly filled, but for what ties force."""
+    """Return whether bins are evenly filled, except where ties prevent it."""
     shares, heavy = np.add.reduceat(shares, starts), np.logical_or.reduceat(heavy, starts)
     padded = np.concatenate([[False], heavy, [False]])
     beside = padded[:-2] | padded[2:]

@@ -1,4 +1,4 @@
-"""Ledgers of many different charges: what one more costs, what the total does, and a search."""
+"""Ledgers with many kinds of charges: time of a charge, of the total, and of a search."""
 
 import tempfile
 import time
@@ -40,7 +40,7 @@ _VARIANCE = 0.05  # of the loss of all charges together
 
 
 def charges(kinds: str, n: int, seed: int, total: int | None = None) -> list[Any]:
-    """So many different mechanisms and guarantees, each a part of what `total` of them spend."""
+    """Return different mechanisms and guarantees, `total` of which use the budget."""
     generator = seeded("ledger", kinds, seed)
     made: list[Any] = []
     for i in range(n):
@@ -87,7 +87,7 @@ def search(candidates: int, folds: int, limit: float | None) -> tuple[float, int
 
 
 def in_a_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function returns where nothing has been kept from before."""
+    """Return the result of a function with empty caches."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
         return process.submit(function, *arguments).result()
 
@@ -122,7 +122,7 @@ class Ledger(Experiment):
     def _charges(self, kinds: str, size: int, timed: int) -> Row:
         made = charges(kinds, size, 0)
         more = charges(kinds, timed, 1, size)
-        # Half of what is timed fits, and the rest is refused.
+        # Half of the timed charges are admitted, and the rest is refused.
         limit = Composition([(kind, 1) for kind in [*made, *more[: timed // 2]]]).epsilon(DELTA)
         with tempfile.TemporaryDirectory() as folder:
             accountant = PrivacyAccountant(

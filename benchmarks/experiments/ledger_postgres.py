@@ -1,4 +1,4 @@
-"""What a charge costs in PostgreSQL and in SQLite, and what a long ledger takes to read."""
+"""Time of a charge in PostgreSQL and in SQLite, and of opening a long ledger."""
 
 import shutil
 import sqlite3
@@ -84,7 +84,7 @@ def _fill(accountant: PrivacyAccountant, entries: int) -> None:
 class LedgerPostgres(Experiment):
     name = "ledger-postgres"
     title = "A ledger in a database and in a file"
-    reproduces = "the cost of a charge beside a bare INSERT, and of reading a long ledger"
+    reproduces = "the time of a charge, compared with an INSERT, and of opening a long ledger"
     parallel = False
 
     def tasks(self, settings: Settings) -> list[Row]:
@@ -97,7 +97,7 @@ class LedgerPostgres(Experiment):
             times, bare = [], []
             for _ in range(charges):
                 times.append(seconds(partial(accountant.charge, MECHANISM, label="a label")))
-                bare.append(seconds(commit))  # a disk's own time varies with what else it does
+                bare.append(seconds(commit))  # the time of a disk varies with other load
             rows = [
                 {
                     "what": "charge, median",

@@ -103,7 +103,7 @@ class MechanismChoice(Experiment):
     def claims(self, results):
         ratio = results["dirichlet"] / results["gaussian"]
         regret = _regret(results)
-        imagined = results["shape"] == "uneven"  # what calibration's reference looks like
+        imagined = results["shape"] == "uneven"  # the reference distribution of calibration
         many, few = ratio[results["u"] >= 10], results["u"] <= 0.3
         claims = [
             Claim(
@@ -156,7 +156,7 @@ def _divergence(mechanism: Mechanism, histograms, rng) -> tuple[float, float]:
 
 
 def _regret(results: pd.DataFrame) -> pd.Series:
-    """What was lost by not knowing the data: auto's divergence over the best one's."""
+    """Return the divergence of "auto" relative to that of the best mechanism for the data."""
     chosen = results.apply(lambda row: row[row["auto"]], axis=1)
     return chosen / results[list(_KINDS)].min(axis=1)
 

@@ -1,4 +1,4 @@
-"""The memory that a fit takes, beside the peers'."""
+"""Memory of a fit, compared with peers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from ..timing import peak_memory
 def fit_categorical(ours: bool, n: int) -> Callable[[], Any]:
     X, y = workloads.categories(n, 20, 10, 5)
     model = workloads.private_categorical(10, 5) if ours else workloads.plain_categorical(10)
-    model.fit(X[:100], y[:100])  # imports are not what is measured
+    model.fit(X[:100], y[:100])  # exclude imports from the measurement
     return partial(model.fit, X, y)
 
 
@@ -84,7 +84,7 @@ AT_MOST_NETWORK = 4096  # MiB, for a million records of 37 strings
 class Memory(Experiment):
     name = "memory"
     title = "Memory"
-    reproduces = "the peak of resident memory of a fit, each in a process of its own"
+    reproduces = "the peak of resident memory of a fit, each in a separate process"
     parallel = False
 
     def tasks(self, settings: Settings) -> list[Row]:

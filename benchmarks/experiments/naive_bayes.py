@@ -33,7 +33,7 @@ _FITS = 6  # per repeat, of every private model
 class NaiveBayes(ModelComparison):
     name = "naive-bayes"
     title = "Naive Bayes: eight data sets"
-    reproduces = "paper A, figures 4, 5, 9 and 10, with the expected KL divergence beside them"
+    reproduces = "paper A, figures 4, 5, 9 and 10, and the expected KL divergence"
     promised = (0.25, 0.15)
     scores: ClassVar = {"cross_entropy": "cross-entropy", "accuracy": "accuracy"}
     quick_epsilons = (0.1, 1.0)
@@ -66,7 +66,7 @@ class FreshNaiveBayes(NaiveBayes):
         "carries over to others; the constants of the post-processing were chosen on these too"
     )
     promised = None
-    #: What the verdicts call the data sets.
+    #: Names of the data sets in verdicts.
     what: ClassVar[str] = "fresh data sets"
 
     def data_sets(self, settings):
@@ -111,7 +111,7 @@ class UnseenNaiveBayes(FreshNaiveBayes):
 
 
 def _measure_split(table: data.Coded, train, test, task: Row, repeat: int):
-    """What each method scores after learning from one part, on the other."""
+    """Fit each method to one part, and score it on the other."""
     X, y = table.X[train], table.y[train]
     public = {"classes": range(table.n_classes), "n_categories": table.n_categories}
     tables = _count(X, y, table)
@@ -189,7 +189,7 @@ def _uniform(counts: np.ndarray) -> np.ndarray:
 
 
 def _reference_divergence(d: int) -> float:
-    """Expected KL divergence from the uniform distribution of what calibration imagines.
+    """Expected KL divergence of the reference distribution from the uniform one.
 
     That is Dirichlet(1/2), for which E sum p ln p = psi(3/2) - psi(d/2 + 1).
     """
@@ -230,7 +230,7 @@ rows. All numbers are means over 3 splits, and over 6 fits of each private model
 
 
 def _effects(results: pd.DataFrame) -> str:
-    """What smoothing and what noise do to the loss, of the exact mechanism and Algorithm 1."""
+    """Effect of smoothing and of noise on the loss, for the exact mechanism and Algorithm 1."""
     lines = [
         "",
         "The loss need not follow the divergence: naive Bayes counts dependent features as if "
@@ -255,7 +255,7 @@ def _effects(results: pd.DataFrame) -> str:
 
 
 def _where_worse(results: pd.DataFrame) -> str:
-    """Where the reference misleads the calibration, and what those data have in common."""
+    """Data sets for which the reference distribution misleads the calibration."""
     kl = by_method(results, "expected_kl")
     ratio = kl["Dirichlet, exact"] / kl["Dirichlet, Algorithm 1"]
     unevenness = results.dropna(subset="unevenness").groupby("data")["unevenness"].mean()

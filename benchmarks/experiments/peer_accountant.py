@@ -1,4 +1,4 @@
-"""What accountants say after a grid search."""
+"""Totals of accountants after a grid search."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ FOLDS = 5
 
 
 def our_accountant(X: np.ndarray, y: np.ndarray) -> list[Row]:
-    """What our accountant says after a grid search, and after the same fits by hand."""
+    """Return the totals of our accountant after a grid search, and after the same fits."""
     search_accountant, fits_accountant = PrivacyAccountant(), PrivacyAccountant()
     model = DirichletCategoricalNB(
         classes=range(2), n_categories=N_BINS, random_state=0, accountant=search_accountant
@@ -35,7 +35,7 @@ def our_accountant(X: np.ndarray, y: np.ndarray) -> list[Row]:
 
 class PeerAccountant(Experiment):
     name = "peer-accountant"
-    title = "What accountants say after a grid search"
+    title = "Totals of accountants after a grid search"
     reproduces = "sixteen private fits by GridSearchCV, and the same fits one by one"
 
     def tasks(self, settings: Settings) -> list[Row]:
@@ -67,8 +67,8 @@ class PeerAccountant(Experiment):
     def remarks(self, results: pd.DataFrame) -> str:
         return (
             f"Budgets {', '.join(map(str, GRID))} with {FOLDS} folds, and the best once more on "
-            "all records. `GridSearchCV` clones the model with its accountant; a clone of ours "
-            "writes to the same ledger. diffprivlib's totals use its advanced composition."
+            "all records. `GridSearchCV` clones the model with its accountant; clones of our "
+            "accountant use the same ledger. diffprivlib's totals use its advanced composition."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:

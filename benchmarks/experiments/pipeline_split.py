@@ -20,7 +20,7 @@ from .end_to_end import (
     with_private_bins,
 )
 
-#: The budget at which most is measured, and others that are looked at besides.
+#: The main budget, and further ones.
 EPSILON = 1.0
 OTHER_EPSILONS = (0.3, 3.0)
 #: The shares were chosen with these data sets; the others confirm them.
@@ -32,7 +32,7 @@ FEWER = 4
 
 
 def with_pipeline(trial: Trial, mechanism: str) -> tuple[Outcome, float]:
-    """What a pipeline gives with the same seeds, and its bins' part of epsilon."""
+    """Return scores of a pipeline with the same seeds, and the share of its bins."""
     whole, (train, test) = trial.whole, trial.parts
     seeds = np.random.SeedSequence(trial.repeat).generate_state(2)
     pipe = PrivatePipeline(

@@ -1,4 +1,4 @@
-"""What Algorithm 1 claims of one Dirichlet release, and what is true."""
+"""Claimed and exact privacy of one Dirichlet release of Algorithm 1."""
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ def algorithm1_alpha(order: float, r: float) -> float:
 
 
 def algorithm1_epsilon(order: float, r: float, delta: float) -> float:
-    """What Algorithm 1 claims for one release, converted by paper A's Lemma 3."""
+    """Claim of Algorithm 1 for one release, converted by Lemma 3 of paper A."""
     divergence = algorithm1_divergence(order, r, REPLACED)
     return RenyiDP(order, divergence).to_approximate(delta).epsilon
 
@@ -107,8 +107,8 @@ class RenyiClaims(Experiment):
             ),
             Claim(
                 "A, figure 3",
-                "The divergence that Algorithm 1 claims is close to the actual one (read here as: "
-                "within a factor of two) for the figure's pair of histograms.",
+                "The divergence that Algorithm 1 claims is close to the actual one (here: within "
+                "a factor of two) for the figure's pair of histograms.",
                 bool((above_pair <= 2).all()),
                 "at most "
                 + ", ".join(f"{x:.2f} times (λ = {order:g})" for order, x in above_pair.items())

@@ -1,4 +1,4 @@
-"""What exact samples cost, beside numpy's floats and OpenDP's exact noise."""
+"""Time of exact samples, compared with numpy's floats and OpenDP's exact noise."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,9 +28,9 @@ _OPENDP_CELLS = 2000
 
 
 def opendp_noise(kind: str) -> Callable[[int], Any] | None:
-    """OpenDP's noise on so many integers, as wide in units as ours; None without OpenDP.
+    """Return a sampler of OpenDP's noise of the same scale; None without OpenDP.
 
-    It has no gamma variables; its Gaussian noise stands beside them.
+    It has no gamma variables, which are compared with its Gaussian noise.
     """
     try:
         import opendp.prelude as dp
@@ -86,8 +86,8 @@ class Sampling(Experiment):
     name = "sampling"
     title = "What exact sampling costs"
     reproduces = (
-        "nanoseconds per cell of exact gamma, normal and Laplace variables, beside numpy's "
-        "floats from the same generator and beside OpenDP's exact noise"
+        "nanoseconds per cell of exact gamma, normal and Laplace variables, compared with "
+        "numpy's floats from the same generator and with OpenDP's exact noise"
     )
     parallel = False
 
@@ -165,7 +165,7 @@ class Sampling(Experiment):
     def remarks(self, results: pd.DataFrame) -> str:
         return (
             "Least processor times of several runs that take turns, all with AES in counter mode. "
-            "OpenDP has no gamma variables: beside them stands its Gaussian noise. "
+            "OpenDP has no gamma variables; its Gaussian noise is shown instead. "
             f"{results['undecided'].sum():,} of {results['drawn'].sum():,} cells drawn here were "
             "left to exact arithmetic."
         )

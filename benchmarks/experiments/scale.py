@@ -1,4 +1,4 @@
-"""Tables larger than memory: each engine beside its own bare group-by, and beside batches."""
+"""Tables larger than memory: each engine, compared with its own group-by and with batches."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,10 +23,10 @@ N_CATEGORIES, N_CLASSES = 8, 3
 SIZES = (1_000_000, 10_000_000, 100_000_000)
 QUICK_SIZE = 40_000
 QUICK_ENGINES = ("DuckDB", "Polars", "Dask, 2 workers")
-# Rows of a file, and of what is read of it at once.
+# Rows of a file, and of a block that is read at once.
 _FILE_ROWS, _QUICK_FILE_ROWS = 1_000_000, 10_000
 
-# What else a machine does hits one of several runs less than the others.
+# The fastest of several runs is least affected by other load.
 _REPEATS = 2
 
 AT_MOST_RATIO = 1.5
@@ -40,7 +40,7 @@ AT_LEAST_GAIN = 1.2
 
 
 def files(rows: int, file_rows: int) -> list[str]:
-    """Paths of Parquet files with so many rows of small integers, made where they are missing."""
+    """Return paths of Parquet files with `n_rows` rows of small integers, created if missing."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -139,7 +139,7 @@ def in_batches(paths: list[str]) -> int:
 
 @dataclass(frozen=True)
 class Engine:
-    """What is measured: a fit, the engine's own group-by, and how many workers they have."""
+    """Measured calls: a fit, the engine's own group-by, and the number of workers."""
 
     count: Callable[[list[str]], int]
     bare: Callable[[list[str]], int] | None = None
@@ -158,7 +158,7 @@ ENGINES = {
     "PyArrow dataset": Engine(partial(_fit_of, arrow_table)),
     "partial_fit": Engine(in_batches),
 }
-#: What reads the records itself, a batch at a time.
+#: Methods that read the records in batches.
 _IN_CLIENT = ("PyArrow dataset", "partial_fit")
 #: The bare group-by of Dask takes minutes where the fit takes seconds: once is enough.
 _BARE_ONCE = "Dask, 1 worker"
@@ -166,7 +166,7 @@ _BARE_ONCE = "Dask, 1 worker"
 
 @contextmanager
 def prepared(name: str, bare: bool, paths: list[str]) -> Iterator[Callable[[], int]]:
-    """The call that is measured, after a small one that imports what it needs."""
+    """Return the measured call, after a small one that imports its modules."""
     engine = ENGINES[name]
     call = engine.bare if bare else engine.count
     assert call is not None
@@ -189,8 +189,8 @@ class Scale(Experiment):
     name = "scale"
     title = "Tables larger than memory"
     reproduces = (
-        "fits of DirichletCategoricalNB from Parquet files of 10 columns of small integers, beside "
-        "the engine's own group-by"
+        "fits of DirichletCategoricalNB from Parquet files of 10 columns of small integers, "
+        "compared with the engine's own group-by"
     )
     parallel = False
 
@@ -215,7 +215,7 @@ class Scale(Experiment):
         return rows
 
     def _ours(self, results: pd.DataFrame) -> pd.DataFrame:
-        """Fits at the largest size, with the bare group-by beside them, by engine."""
+        """Fits at the largest size and the group-by of the same engine."""
         largest = results[results["rows"] == results["rows"].max()].set_index("engine")
         ours, bare = (largest[largest["bare"] == kind] for kind in (False, True))
         ours = ours.loc[[name for name in ENGINES if name in ours.index]].copy()
@@ -266,7 +266,7 @@ class Scale(Experiment):
             "Each in processes of its own, after a small fit that imports what it needs; the best "
             f"of {_REPEATS} runs. The bare group-by is one query for each of the ten features, by "
             "class, without a model. The peak is of client, scheduler and workers together; DuckDB "
-            "and Polars count in the client's own process. Memory is looked at 50 times a second. "
+            "and Polars count in the client's own process. Memory is measured 50 times a second. "
             "Seconds are by the clock of a machine "
             "that was shared with other work; processor time, which the ratios and the power of "
             "the rows are of, hardly depends on that."

@@ -13,7 +13,7 @@ from .. import figures, workloads
 from ..experiment import Claim, Experiment, Row, Settings
 from ..timing import allocated, alternate, processor_seconds
 
-#: One size grows, the others stay as they are here.
+#: Default sizes; one grows at a time.
 BASE = {"records": 50_000, "features": 16, "categories": 10, "classes": 4}
 GROWING = {
     "records": (1000, 10_000, 100_000, 300_000, 1_000_000),
@@ -26,7 +26,7 @@ QUICK_GROWING = {"records": (1000, 4000), "categories": (8, 32)}
 # Slopes are those of the largest sizes; below, fixed costs hide how time grows.
 _SLOPE_POINTS = 3
 
-#: A model to look at afterwards, and what is timed.
+#: A model, and the timed call.
 Prepared = tuple[Any, Callable[[], Any]]
 
 
@@ -68,7 +68,7 @@ def _network(size: dict[str, int]) -> Prepared:
 
 _NO_CATEGORIES = ("records", "features", "classes")
 _NO_CLASSES = ("records", "features", "categories")
-#: What is timed: how it is prepared, and the sizes that it depends on.
+#: Timed calls: preparation, and the sizes that they depend on.
 METHODS: dict[str, tuple[Callable[[dict[str, int]], Prepared], tuple[str, ...]]] = {
     "DirichletCategoricalNB.fit": (partial(_categorical, ours=True, what="fit"), tuple(BASE)),
     "CategoricalNB.fit": (partial(_categorical, ours=False, what="fit"), tuple(BASE)),
@@ -196,8 +196,8 @@ class Scaling(Experiment):
         return (
             "A slope of 1 is linear growth; it is that of the largest three sizes, the others "
             f"staying at {', '.join(f'{size} {name}' for name, size in base.items())}. Memory is "
-            "what numpy and Python allocate during the call, beside the data. The network is a "
-            "chain, whose tables grow with the square of the number of categories. Times are "
+            "that allocated by numpy and Python during the call, without the data. The network is "
+            "a chain, whose tables grow with the square of the number of categories. Times are "
             "those of calls for which the calibration is cached; the first call took at most "
             f"{calibration.max():.2g} s more ({slowest['method']}, {slowest['size']} "
             f"{slowest['growing']})."

@@ -1,4 +1,4 @@
-"""What it costs to publish the best of many runs, and what that is worth."""
+"""Cost and benefit of publishing the best of many runs."""
 
 import warnings
 from functools import cache
@@ -28,12 +28,12 @@ SHAPES = {"logarithmic": 0.0, "geometric": 1.0}
 EXACT, RENYI, COMPOSED, FOUND = "profile", "Rényi", "composition", "worst neighbours found"
 
 
-# What it costs -----------------------------------------------------------------------
+# Cost --------------------------------------------------------------------------------
 
 
 class Selection(Experiment):
     name = "selection"
-    title = "Choosing by private scores: what the best of many runs costs"
+    title = "Model selection by private scores: cost of the best of many runs"
     reproduces = (
         "the ε of publishing the best of a random number of runs, each with Gaussian noise of "
         "(1, 1e-5), by our bound, by the Rényi bound of Papernot and Steinke, and by composition"
@@ -73,11 +73,11 @@ class Selection(Experiment):
 
     def remarks(self, results: pd.DataFrame) -> str:
         return (
-            "One run is Gaussian noise of (1, 1e-5). *Worst neighbours found* is what an explicit "
-            "pair of neighbours and an order of scores attains: no bound can be below. *regret* "
-            "is the expected rank of the best run among candidates, from 0 (the best) to 1. At "
-            "equal cost the geometric number of runs has the smaller regret, with fewer runs, so "
-            "it is what searches draw."
+            "One run is Gaussian noise of (1, 1e-5). *Worst neighbours found* is the loss of an "
+            "explicit pair of neighbours and order of scores, a lower limit for any bound. "
+            "*regret* is the expected rank of the best run among candidates, from 0 (the best) to "
+            "1. At equal cost the geometric number of runs has the smaller regret, with fewer "
+            "runs, so searches use it."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
@@ -95,7 +95,7 @@ class Selection(Experiment):
             ),
             Claim(
                 "skdirdp",
-                "The bound is never below what an attack attains, and near it.",
+                "The bound is never below the loss of an attack, and close to it.",
                 bool((by_way[EXACT] >= by_way[FOUND]).all()),
                 f"at most {gap:.3f} above",
             ),
@@ -123,7 +123,7 @@ def expected_regret(best: RepeatedSelection) -> float:
 
 
 def attained_epsilon(best: RepeatedSelection, mu: float) -> float:
-    """What the best of runs N(mu, 1) against N(0, 1) loses, for the worst order of scores.
+    """Privacy loss of the best of runs N(mu, 1) against N(0, 1), for the worst order of scores.
 
     The outputs whose loss is below a threshold score best, and then all others by their loss.
     """
@@ -147,7 +147,7 @@ def attained_epsilon(best: RepeatedSelection, mu: float) -> float:
     )
 
 
-# What it is worth --------------------------------------------------------------------
+# Benefit ------------------------------------------------------------------------------
 
 DEFAULT, SEARCHED = "default", "search"
 OF_THE_RUN = "search, model of the run"
@@ -176,9 +176,9 @@ def _problem(name: str, folder: Any) -> tuple[np.ndarray, np.ndarray, Any, dict[
 
 class SelectionWorth(Experiment):
     name = "selection-worth"
-    title = "Choosing by private scores: what it is worth"
+    title = "Model selection by private scores: gain in accuracy"
     reproduces = (
-        "accuracy of the chosen model beside that of the defaults at the same total budget, of a "
+        "accuracy of the selected model, compared with the defaults at the same total budget, of a "
         "search by composition, and of the best candidate by its exact scores"
     )
 
@@ -271,7 +271,7 @@ class SelectionWorth(Experiment):
             ),
             Claim(
                 "skdirdp",
-                "A search is worth its cost: more accurate than the default, on average.",
+                "On average, a search is more accurate than the default at the same budget.",
                 bool(gain.mean() > 0),
                 f"by {gain.mean():+.2f} points on average, from {gain.min():+.1f} to "
                 f"{gain.max():+.1f}; better in {(gain > 0).sum()} of {len(gain)} cases",

@@ -1,4 +1,4 @@
-"""Vectors on the simplex: paper D's claims, and what its mechanism puts out."""
+"""Vectors on the simplex: claims of paper D, and releases of its mechanism."""
 
 import numpy as np
 import pandas as pd
@@ -89,8 +89,8 @@ class SimplexClaims(Experiment):
 
     def remarks(self, results):
         return (
-            "The paper does not print the limits of its figure 1; these are ours. The average "
-            "query is that of its section VI."
+            "The paper does not print the limits of its figure 1; these were chosen here. The "
+            "average query is that of its section VI."
         )
 
     def claims(self, results):
@@ -119,7 +119,7 @@ class SimplexClaims(Experiment):
             ),
             Claim(
                 "D, section VI",
-                "That 1.18 is what Theorem 2 gives.",
+                "Theorem 2 gives this 1.18.",
                 bool(abs(average["paper"] - 1.18) < 0.005),
                 f"{average['paper']:.4f} with the number of vectors, {printed['paper']:.2f} with "
                 "the dimension, which is printed",
@@ -261,7 +261,7 @@ class SimplexOutputs(Experiment):
             ),
             Claim(
                 "D, section VI",
-                "From an output one cannot tell P from Q with high probability.",
+                "An output does not distinguish P from Q with high probability.",
                 bool(0.5 + advantage / 2 < 0.6),
                 f"the best test is right in {right[24.0]:.1%} of the runs at k = 24; no test "
                 f"can be in more than {0.5 + advantage / 2:.1%}",

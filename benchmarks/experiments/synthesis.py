@@ -1,4 +1,4 @@
-"""Synthetic records of whole tables, with no structure given, beside other libraries."""
+"""Synthetic records of tables without a given structure, compared with other libraries."""
 
 import resource
 import time
@@ -35,7 +35,7 @@ EPSILONS = (0.1, 1.0, 10.0)
 DELTA = 1e-9
 #: The data, epsilon and delta of each case.
 CASES = tuple((name, epsilon, DELTA) for name, epsilon in product(DATA, EPSILONS))
-#: Tried as somebody new to such tools would, with what MST of private-pgm was seen to reach.
+#: Settings of a first-time user, and the results of MST of private-pgm.
 TRIED = {("mushroom", 1.0, 1e-5): 0.087, ("bank", 1.0, 1e-5): 0.039}
 REPEATS, QUICK_REPEATS = 5, 2
 CASE = ["data", "epsilon", "delta"]
@@ -92,7 +92,7 @@ def margins(X: np.ndarray, sizes: np.ndarray, columns: tuple[int, ...]) -> np.nd
 
 
 def margin_distance(real: np.ndarray, other: np.ndarray, sizes: np.ndarray, order: int) -> float:
-    """The mean total variation distance of margins of so many columns.
+    """Mean total variation distance of margins of `n_columns` columns.
 
     Those of more than 10 000 cells are left out, and of more than 200 margins some are drawn.
     """
@@ -153,8 +153,8 @@ class Synthesis(Experiment):
     name = "synthesis"
     title = "Synthetic records: whole tables, nothing known but the schema"
     reproduces = (
-        "margins of synthetic and real records, and what a classifier learns from synthetic ones, "
-        "beside MST and AIM of private-pgm and PrivBayes of dpmm"
+        "margins of synthetic and real records, and classifiers trained on synthetic ones, "
+        "compared with MST and AIM of private-pgm and PrivBayes of dpmm"
     )
 
     def tasks(self, settings: Settings) -> list[Row]:
@@ -306,7 +306,7 @@ class Synthesis(Experiment):
 
 
 class Comparison:
-    """Ours beside a peer in all cases that it was run in; pairs and triples are a case each."""
+    """Compare with a peer in all cases that it was run in; pairs and triples are separate cases."""
 
     def __init__(self, means: pd.DataFrame, peer: str):
         self.peer = peer

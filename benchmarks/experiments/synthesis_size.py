@@ -37,7 +37,7 @@ def learn_and_draw(n_rows: int, n_columns: int) -> Callable[[], None]:
     states = {name: list(range(10)) for name in X if name.startswith("category")}
     bounds = {name: (-8.0, 14.0) for name in X if name.startswith("number")}
     model = PrivateBayesNet(states=states, bounds=bounds)
-    model.fit(X[:100])  # imports are not what is measured
+    model.fit(X[:100])  # exclude imports from the measurement
     return lambda: model.fit(X).sample(n_rows)
 
 

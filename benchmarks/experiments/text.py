@@ -1,4 +1,4 @@
-"""Texts from raw words to a private classifier: which words, and at what price."""
+"""Text pipelines from raw words to a private classifier: vocabularies and their cost."""
 
 from itertools import product
 
@@ -24,7 +24,7 @@ QUICK_REPEATS = 2
 #: Columns of a hashed text, and words of a public vocabulary.
 HASHED_COLUMNS = 2**14
 PUBLIC_WORDS = 5000
-#: What is tried for the number of words of a record, and for the vocabulary's share.
+#: Tried numbers of words of a record, and shares of the vocabulary.
 MAX_WORDS = (10, 20, 50, 100)
 SHARES = (1 / 300, 1 / 12, 1 / 4, 1 / 2, 3 / 4)
 CHOICE_REPEATS = 3
@@ -83,7 +83,7 @@ class Text(Experiment):
     title = "Text from raw words"
     reproduces = (
         "accuracy against ε with a private vocabulary, with hashing and with public words, "
-        "beside MultinomialNB"
+        "compared with MultinomialNB"
     )
 
     def tasks(self, settings: Settings) -> list[Row]:

@@ -1,1 +1,1 @@
-"""Libraries that are measured in an environment of their own."""
+"""Libraries that are measured in separate environments."""

@@ -15,9 +15,9 @@ from sklearn.model_selection import GridSearchCV
 
 
 def naive_bayes(given) -> list[dict]:
-    """Scores of GaussianNB, by how features are scaled and by what is added to variances.
+    """Return scores of GaussianNB, by scaling of the features and by added variance.
 
-    Whatever is added to released variances costs no privacy, so that all are of one fit.
+    Adding to released variances has no privacy cost, so all scores are those of one fit.
     """
     found = []
     for scale in given["scales"]:
@@ -83,7 +83,7 @@ def cross_entropy(log_p: np.ndarray, least: float) -> float:
 
 
 def accountant(given) -> list[dict]:
-    """What a budget accountant reports after a grid search, and after the same fits by hand."""
+    """Return the totals of a budget accountant after a grid search, and after the same fits."""
     X, y = given["X"], given["y"]
     epsilons, folds = given["epsilons"].tolist(), int(given["folds"])
     search_accountant, fits_accountant = BudgetAccountant(), BudgetAccountant()

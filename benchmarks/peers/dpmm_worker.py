@@ -16,7 +16,7 @@ METHODS = {"MST": MSTPipeline, "AIM": AIMPipeline, "PrivBayes": PrivBayesPipelin
 
 
 def synthesize(given, method: str) -> dict:
-    """Synthetic records of a table of category numbers, and what they took."""
+    """Return synthetic records of a table of category numbers, with time and memory."""
     names = [f"c{i}" for i in range(given["X"].shape[1])]
     table = pd.DataFrame(given["X"], columns=names)
     domain = dict(zip(names, given["sizes"].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Virtual environments for peers that do not install beside current libraries."""
+"""Virtual environments for peers that conflict with current libraries."""
 
 import hashlib
 import json
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import get_data_home
 
-#: What is installed in the environment of each peer, and what must import there. What runs
-#: there is the module NAME_worker.py beside this one. Where nothing is named, there is no package
-#: to install: whoever wants the comparison puts an environment where the module imports.
+#: Packages of the environment of each peer, and a module that must import. The module that
+#: runs there is NAME_worker.py in this folder. If no package is named, none can be
+#: installed: create an environment by hand for the comparison.
 PEERS: dict[str, tuple[tuple[str, ...], str]] = {
     "diffprivlib": (("diffprivlib==0.6.6", "scikit-learn<1.8"), "diffprivlib.models"),
     "interpret": (("interpret-core==0.7.8",), "interpret.privacy"),
@@ -54,7 +54,7 @@ def environment(create: bool, peer: str = "diffprivlib") -> Path | None:
 def ask(
     folder: Path, question: str, *, limit: float | None = None, **arrays: Any
 ) -> list[dict[str, Any]] | None:
-    """What the worker finds for a question, given arrays by name.
+    """Return the result of the worker for a question, given arrays by name.
 
     None where it takes longer than the limit, in seconds of processor time.
     """
@@ -74,7 +74,7 @@ def ask(
 def ask_once(
     folder: Path, question: str, *, limit: float, **arrays: Any
 ) -> list[dict[str, Any]] | None:
-    """The same, but what was asked before is answered as then, for peers that take hours.
+    """Return cached results for repeated questions, for peers that take hours.
 
     No change of this project changes the answer, other than one of the worker. Answers are kept
     within the environment, and go with it.

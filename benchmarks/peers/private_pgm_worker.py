@@ -21,7 +21,7 @@ MOST_CELLS = 10_000
 
 
 def synthesize(given, question: str) -> dict:
-    """Synthetic records of a table of category numbers, and what they took."""
+    """Return synthetic records of a table of category numbers, with time and memory."""
     method, *size = question.split()
     names = [f"c{i}" for i in range(given["X"].shape[1])]
     domain = Domain(names, given["sizes"].tolist())

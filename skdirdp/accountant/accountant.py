@@ -6,7 +6,7 @@ worst cases and not summed from epsilons. A charge is composed before the ledger
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from os import PathLike
@@ -16,11 +16,18 @@ from uuid import uuid4
 from .._messages import plural
 from .._validation import check_choice, check_integer, check_real
 from ..accounting import Composition
+from ..accounting.attacks import AttackBounds, Profile, WorstOf
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
 from ..exceptions import BudgetExceededError
-from .codec import check_key, check_stored_charge, encode_charge, is_merged
+from .codec import (
+    check_key,
+    check_stored_charge,
+    check_stored_relation,
+    encode_charge,
+    is_merged,
+)
 from .ledger import Ledger, parse_anchor
 from .limits import (
     Limit,
@@ -43,7 +50,6 @@ from .schema import (
     Split,
     check_limit,
     check_stored_limit,
-    check_stored_relation,
     declared_adjacency,
     header_adjacency,
 )
@@ -54,7 +60,7 @@ _ATTEMPTS = 3
 _Result = TypeVar("_Result")
 
 
-class PrivacyAccountant(ReportsMixin):
+class PrivacyAccountant(ReportsMixin, AttackBounds):
     """Privacy budget of one data set, shared by all fits.
 
     An accountant enforces one privacy budget for all fits on a data set, across processes and
@@ -165,10 +171,6 @@ class PrivacyAccountant(ReportsMixin):
             File, or address of a PostgreSQL database.
         name : str, default=None
             Name of the budget in a database.
-
-        Returns
-        -------
-        PrivacyAccountant
 
         Raises
         ------
@@ -322,10 +324,6 @@ class PrivacyAccountant(ReportsMixin):
         releases : int, default=1
             Number of releases.
 
-        Returns
-        -------
-        bool
-
         Examples
         --------
         Before a search with 3 candidates, 5 folds and a refit, each with epsilon 0.1:
@@ -441,6 +439,12 @@ class PrivacyAccountant(ReportsMixin):
         """
         return self._measured(self._limit.curves)
 
+    def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
+        # Merged charges were not admitted by the limit of this ledger.
+        merged = any(map(is_merged, self._charges()))
+        bounds = self.compositions() if merged else self._measured(self._limit.claimed)
+        return WorstOf(bounds)._profiles()
+
     def history(self) -> History:
         """Return all charges, oldest first.
 
@@ -532,7 +536,7 @@ class PrivacyAccountant(ReportsMixin):
         with self._ledger.reading() as transaction:
             number = transaction.verify(None if expect is None else parse_anchor(expect))
             sums = transaction.sums()
-        with self._explained():
+        with self._ledger_errors():
             self._check(self._latest())
             for (_, _, spec), releases in sums.items():
                 check_computable(spec, releases, self._limit.parameters)
@@ -577,7 +581,7 @@ class PrivacyAccountant(ReportsMixin):
         charges = plural(count, "charge")
         is_known = last == known_spending(self._ledger.identity).position
         try:
-            with self._explained():
+            with self._ledger_errors():
                 spent = self._spent() if is_known or count <= _CHEAP_CHARGES else None
                 return f"{name}: {charges}{self._limit.summary(spent)}"
         except LedgerError:
@@ -606,7 +610,7 @@ class PrivacyAccountant(ReportsMixin):
 
     def _spent(self) -> Spending:
         """Return all charges after checking that the limit can have admitted them."""
-        with self._explained():
+        with self._ledger_errors():
             spent = self._latest()
             if not spent.is_checked:
                 self._check(spent)
@@ -637,14 +641,14 @@ class PrivacyAccountant(ReportsMixin):
 
     def _measured(self, measure: Callable[[Spending], _Result]) -> _Result:
         """Return a measure of all charges, or raise LedgerError if there is none."""
-        with self._explained():
+        with self._ledger_errors():
             value = measure(self._spent())
             if isinstance(value, float) and math.isnan(value):
                 raise ValueError("their cost exceeds the range of floating-point numbers")
         return value
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _ledger_errors(self) -> Iterator[None]:
         """Turn every error of a composition into a LedgerError."""
         try:
             yield

@@ -25,21 +25,26 @@ from .._messages import format_short
 from .._validation import check_integer
 from ..accounting import AllOf, OneOf, ProfiledDP, RepeatedSelection
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
-from ..accounting.worst_case import MOST_ROWS, PERSON_RELATIONS, Unit, common_unit, relation_kind
+from ..accounting.worst_case import (
+    ADJACENCIES,
+    MOST_ROWS,
+    PERSON_RELATIONS,
+    Unit,
+    common_unit,
+    relation_kind,
+)
 from ..mechanisms import JointMechanism, Mechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..reporting.redact import looks_like_address
 from ..reporting.statements import visible
 from .schema import (
     PERSON,
+    RECORD,
     SPLIT_BY,
     Charge,
     Header,
     LedgerError,
     Split,
-    allowed_relations,
-    check_stored_relation,
-    is_allowed,
     is_of_persons,
     person_noun,
 )
@@ -215,6 +220,27 @@ def describe_parameters(mechanism: Any) -> str:
 
 def describe(mechanism: Any) -> str:
     return f"{type(mechanism).__name__}({describe_parameters(mechanism)})"
+
+
+def allowed_relations(declared: str | None) -> tuple[str, ...]:
+    """Return the relations that a ledger may be charged under; empty if none was declared."""
+    several = {RECORD: ADJACENCIES, PERSON: tuple(PERSON_RELATIONS.values()), None: ()}
+    return several.get(declared, (str(declared),))
+
+
+def is_allowed(adjacency: str, declared: str | None) -> bool:
+    """Return whether a charge is under a relation that its ledger was declared for."""
+    relations = allowed_relations(declared)
+    return declared is None or not {adjacency, relation_kind(adjacency)}.isdisjoint(relations)
+
+
+def check_stored_relation(adjacency: str, header: Header) -> None:
+    """Raise LedgerError if a stored charge is under a relation that its ledger refuses."""
+    if not is_allowed(adjacency, header.adjacency):
+        raise LedgerError(
+            f"the ledger was created for {header.adjacency!r} and contains a charge under "
+            f"{adjacency!r}"
+        )
 
 
 def check_stored_charge(charge: Charge, header: Header) -> None:
@@ -417,7 +443,7 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
     try:
         entries = [_entry(charge) for charge in content["charges"]]
         parameters = {name: content[name] for name in STORED_PARAMETERS if name in content}
-        # The default is True; an export that does not say so makes no such promise.
+        # The default is True, but an export without the value is not adaptive.
         parameters["adaptive"] = parameters.get("adaptive") is True
         return parameters, entries
     except LedgerError:

@@ -74,7 +74,7 @@ class Transaction:
         self._header = header
         self._key = (location, header.identity)
         start = _Checked(0, header_hash(header), {})
-        # Before the ledger is read, which then contains everything that was checked before.
+        # Before the ledger is read, so that it contains all entries checked before.
         self._checked = _CHECKED.get(self._key, start)
         found, self.entries, self.hash, self._signature = select_header(session, header.number)
         if found.identity != header.identity:

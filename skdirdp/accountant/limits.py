@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from .._messages import plural
-from ..accounting import Composition
+from ..accounting import Composition, RenyiDP
+from ..accounting.attacks import AttackBounds
 from ..accounting.filters import PrivacyFilter, Usage
 from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
 from ..accounting.products import FEW, LargeProduct
@@ -53,7 +54,7 @@ class Exposure:
         self._epsilons: dict[float, float] = {}
 
     def plus(self, added: Mapping[str, int]) -> "Exposure":
-        """Return the exposure with more releases, reusing what was computed before."""
+        """Return the exposure with more releases, reusing earlier results."""
         if not added:
             return self
         whole = Exposure(Counter(self.counts) + Counter(added))
@@ -310,6 +311,18 @@ class Limit:
         """Return the curves whose worst is guaranteed."""
         return [exposure.composition() for exposure in spent.exposures()]
 
+    def claimed(self, spent: Spending) -> Sequence[AttackBounds]:
+        """Return bounds on attacks on the charges; the worst one counts.
+
+        Under an adaptive limit they hold for adaptively chosen charges, and bound all that the
+        limit admits. Without a limit they hold for charges that were fixed beforehand.
+        """
+        adaptive = self.parameters.adaptive and self.epsilon < math.inf
+        if adaptive and self.order is not None and spent.adjacencies:
+            spent.check_adjacency()
+            return [RenyiDP(self.order, self.epsilon, spent.adjacencies[0])]
+        return self.curves(spent)
+
     def remaining(self, spent: Spending) -> float:
         if self.epsilon == math.inf:
             return math.inf
@@ -329,7 +342,7 @@ class Limit:
         name = repr(label) if label else "this charge"
         return (
             f"{name} {self._reason(spec, releases, before, after)}. Nothing was charged or "
-            "released; ask for less (a smaller epsilon, fewer fits), or stop here. Asked for: "
+            "released; use a smaller epsilon or fewer releases. Requested: "
             f"{plural(releases, 'release')} of {describe(decode(spec))}"
         )
 
@@ -393,8 +406,8 @@ class Limit:
         return (
             f"would increase the total epsilon to {ceil_text(self.used(after))} at {at}, and the "
             f"limit is {self.epsilon}. {ceil_text(self.used(before))} is used and "
-            f"{floor_text(self.remaining(before))} is left, as a difference: charges are composed "
-            "and not summed, so a little more than this may still be admitted"
+            f"{math.floor(self.remaining(before) * 1e4) / 1e4:.4f} is left, as a difference. "
+            "Charges are composed and not summed, so a little more may still be admitted"
         )
 
 
@@ -497,7 +510,3 @@ def ceil_text(value: float, decimals: int = 4) -> str:
     # Divergences are already rounded up by a relative 1e-12, which should not add a decimal.
     unit = 10.0**decimals
     return f"{math.ceil(value * unit / (1 + 1e-12)) / unit:.{decimals}f}"
-
-
-def floor_text(value: float) -> str:
-    return "infinite" if math.isinf(value) else f"{math.floor(value * 1e4) / 1e4:.4f}"

@@ -29,10 +29,12 @@ from ..reporting.statements import (
 from .codec import (
     FORMATS,
     Entry,
+    allowed_relations,
     decode,
     describe_parameters,
     entries_of,
     export_format,
+    is_allowed,
     is_merged,
     protected_unit,
     read_export,
@@ -42,9 +44,7 @@ from .schema import (
     RECORD,
     Charge,
     LedgerError,
-    allowed_relations,
     declared_unit,
-    is_allowed,
     is_of_persons,
     is_record,
     person_noun,
@@ -81,7 +81,7 @@ class HistoryRow(Mapping[str, Any]):
         return repr(dict(self))
 
 
-class History(list):
+class History(list[Mapping[str, Any]]):
     """List of charges that prints as a table; see `PrivacyAccountant.history`.
 
     The "epsilon" of a row is the cost of the charge alone, at the delta or order of the limit.
@@ -402,7 +402,8 @@ def _facts(accountant: Any) -> LedgerFacts:
         costs = [each.epsilon(delta) for each in accountant.compositions()] if adaptive else []
         cost = max(costs) if costs else accountant.total()
         total = Claim(cost, delta, None, adjacency, unit, chosen=False)
-    return LedgerFacts(accountant.name, len(charges), limit, total, adaptive, admitted)
+    attacks = accountant if charges else None
+    return LedgerFacts(accountant.name, len(charges), limit, total, adaptive, admitted, attacks)
 
 
 def limit_text(accountant: Any) -> str:
@@ -462,9 +463,11 @@ def _page(accountant: Any) -> str:
     if charges:
         first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
         facts.append(("first and last charge", first if first == last else f"{first} – {last}"))
-    body = [pages.statement(accountant.statement()), pages.facts(facts)]
+    stated = _facts(accountant)
+    body = [pages.statement(ledger_statement(stated)), pages.facts(facts)]
     if charges:
         body += [
+            pages.in_plain_words(stated.claim, accountant, what="what was published"),
             pages.section("What was spent", _spending_plot(accountant, charges)),
             pages.section("The privacy profile", _profile_plot(accountant, charges)),
             pages.section("On what, and by whom", *_groups_table(accountant, charges)),

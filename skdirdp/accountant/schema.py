@@ -19,13 +19,7 @@ from hashlib import sha256
 from typing import Any
 
 from .._validation import check_real
-from ..accounting.worst_case import (
-    ADJACENCIES,
-    PERSON_RELATIONS,
-    VECTORS,
-    check_relation,
-    relation_kind,
-)
+from ..accounting.worst_case import PERSON_RELATIONS, VECTORS, check_relation
 
 #: Version 1 had neither hashes nor users nor keys, and was never released.
 SCHEMA_VERSION = 2
@@ -214,27 +208,6 @@ def declared_adjacency(header: Header) -> str | None:
         return None
     of_unit = {} if header.unit is None else {of: plain for plain, of in PERSON_RELATIONS.items()}
     return of_unit.get(str(header.adjacency), header.adjacency)
-
-
-def allowed_relations(declared: str | None) -> tuple[str, ...]:
-    """Return the relations that a ledger may be charged under; empty if none was declared."""
-    several = {RECORD: ADJACENCIES, PERSON: tuple(PERSON_RELATIONS.values()), None: ()}
-    return several.get(declared, (str(declared),))
-
-
-def is_allowed(adjacency: str, declared: str | None) -> bool:
-    """Return whether a charge is under a relation that its ledger was declared for."""
-    relations = allowed_relations(declared)
-    return declared is None or not {adjacency, relation_kind(adjacency)}.isdisjoint(relations)
-
-
-def check_stored_relation(adjacency: str, header: Header) -> None:
-    """Raise LedgerError if a stored charge is under a relation that its ledger refuses."""
-    if not is_allowed(adjacency, header.adjacency):
-        raise LedgerError(
-            f"the ledger was created for {header.adjacency!r} and contains a charge under "
-            f"{adjacency!r}"
-        )
 
 
 _CHARGE_COLUMNS = (

@@ -64,7 +64,7 @@ _MISSING = (
 
 
 class _Gate:
-    """Lets operations of many threads run at once, and forks only while none is running.
+    """Gate that lets operations of many threads run concurrently, and forks only between them.
 
     A child would inherit locks and connections, but not the thread that would release them. The
     gate has no lock that an interrupt could leave locked: a thread first announces itself and
@@ -94,7 +94,7 @@ class _Gate:
                 self._inside.pop(me, None)
 
     def close(self) -> None:
-        """Wait for all operations. A thread that has ended is not inside, whatever it left."""
+        """Wait for all operations, except those of threads that have ended."""
         me = threading.get_ident()
         while self._forking.setdefault("thread", me) != me:
             time.sleep(_MIN_PAUSE)
@@ -170,8 +170,8 @@ class FileLock:
                 if _flock(descriptor):
                     break
             if self._is_current(descriptor):
-                patience = time.monotonic() + _NEW_LOCK_SECONDS
-                while os.fstat(descriptor).st_size == 0 and time.monotonic() < patience:
+                ready_by = time.monotonic() + _NEW_LOCK_SECONDS
+                while os.fstat(descriptor).st_size == 0 and time.monotonic() < ready_by:
                     time.sleep(_MAX_PAUSE)
                 return
             self._file.close()
@@ -305,7 +305,7 @@ class SQLiteSession(Session):
         try:
             import pwd
 
-            # From the system, because environment variables can lie.
+            # From the system, because environment variables can be set to anything.
             return pwd.getpwuid(os.getuid()).pw_name, now
         except KeyError:
             return str(os.getuid()), now
@@ -377,7 +377,7 @@ class SQLiteStorage:
                 try:
                     _write_empty(draft, header)
                     self._lock.store_head(header.identity, 0, header_hash(header))
-                    _give_name(draft, self.location)
+                    _rename_draft(draft, self.location)
                 except OSError as error:
                     raise UnusableError(error.strerror or str(error)) from error
                 finally:
@@ -546,7 +546,7 @@ def _write_empty(path: str, header: Header) -> None:
         connection.execute("COMMIT")
 
 
-def _give_name(draft: str, path: str) -> None:
+def _rename_draft(draft: str, path: str) -> None:
     """Rename a new ledger. The name, too, must be on disk before the first charge."""
     try:
         os.link(draft, path)

@@ -6,7 +6,7 @@ other losses are discretised pessimistically (Doroshenko, Ghazi, Kamath, Kumar a
 Floating-point warnings are ignored, because every nan is detected.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from scipy.special import logsumexp
 
 from .._validation import check_array, check_integer, check_real
 from ..numerics.conservative import inverted_log_delta, round_up, safe_root, zoomed_search
+from .attacks import AttackBounds, Profile, both_directions
 from .pairs import DominatingPair, Floats, FractionalPair, GaussianPair, Pairs, map_values
 from .products import FEW, DirectionCurves, LargeProduct
 from .worst_case import Curves, WorstCase, combine, renyi_epsilon, renyi_log_delta
@@ -43,7 +44,7 @@ _INFLATION = 0.005
 _CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)  # factors of the best order for a normal sum
 
 
-class PrivacyCurves(ABC):
+class PrivacyCurves(AttackBounds):
     """Renyi divergence, delta and epsilon, computed from worst cases.
 
     A parameter with the name of a curve, such as `PureDP.epsilon`, hides the curve. Then
@@ -71,6 +72,9 @@ class PrivacyCurves(ABC):
 
     def _directions(self) -> Sequence[DirectionCurves]:
         return [direction_curves(case) for case in self.worst_cases().values()]
+
+    def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
+        return both_directions([direction.log_delta for direction in self._directions()])
 
     def rdp(self, order: ArrayLike) -> Floats | float:
         """Renyi divergence of each order > 1, of the worst direction.
@@ -198,10 +202,6 @@ class Composition(PrivacyCurves):
             At least 0.
         delta : float in (0, 1)
             The probability that the loss may be larger.
-
-        Returns
-        -------
-        bool
         """
         epsilon = check_real("epsilon", epsilon, at_least=0)
         delta = check_real("delta", delta, above=0, below=1)
@@ -242,7 +242,7 @@ class _SmallProduct(DirectionCurves):
         target = np.log(delta)
 
         def excess(epsilon):
-            # If losses are bounded, log delta falls to -inf, which says nothing about the root.
+            # If losses are bounded, log delta falls to -inf, which has no slope.
             return max(float(self._log_delta(np.array([epsilon]))[0]) - target, target)
 
         if excess(0.0) <= 0:

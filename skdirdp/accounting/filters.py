@@ -7,10 +7,10 @@ every process decides in the same way.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import chain
 from math import ceil
 
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..numerics.conservative import safe_root
+from .attacks import AttackBounds, Profile, both_directions
 from .composition import MAX_RELEASES, PrivacyCurves, direction_curves
 from .pairs import Floats, GaussianPair, map_values
 from .worst_case import WorstCase, combine, renyi_log_delta
@@ -156,7 +157,7 @@ class RenyiBudget(Budget):
         return min(log_delta, 0.0)
 
 
-class PrivacyFilter:
+class PrivacyFilter(AttackBounds):
     """Filter that admits releases while all of them together are (epsilon, delta)-DP.
 
     It is created for the kind of the first release, and the number of releases in its charge.
@@ -209,11 +210,12 @@ class PrivacyFilter:
 
     def log_delta(self, epsilon: float) -> float:
         """Natural logarithm of the delta at epsilon of all releases ever admitted."""
-        return max(
-            # Without a budget nothing is admitted, and the bound is trivial.
-            min(float(np.logaddexp.reduce([b.log_delta(epsilon) for b in budgets] or [0.0])), 0.0)
-            for budgets in self.budgets.values()
-        )
+        return max(_sum_of_deltas(budgets, epsilon) for budgets in self.budgets.values())
+
+    def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
+        # The deltas of the budgets of a direction add up at every epsilon (docs/theory.md, 13.4).
+        sums = (partial(_sum_of_deltas, budgets) for budgets in self.budgets.values())
+        return both_directions([partial(map_values, each) for each in sums])
 
     def delta(self, epsilon: ArrayLike) -> Floats:
         """Delta at each epsilon of all releases ever admitted."""
@@ -234,6 +236,13 @@ class PrivacyFilter:
         found = safe_root(excess, limit, -limit / 4, tolerance=tolerance, limits=(0.0, highest))
         # The search rounds up and may stop slightly above the limit, which holds.
         return min(found, limit) if delta >= self.limit[1] else found
+
+
+def _sum_of_deltas(budgets: Sequence[Budget], epsilon: float) -> float:
+    """Natural logarithm of the sum of the deltas of budgets."""
+    # Without a budget nothing is admitted, and the bound is trivial.
+    log_deltas = [budget.log_delta(epsilon) for budget in budgets] or [0.0]
+    return min(float(np.logaddexp.reduce(log_deltas)), 0.0)
 
 
 def _copies_within(kind: PrivacyCurves, releases: int, epsilon: float, delta: float) -> int:

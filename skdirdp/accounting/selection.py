@@ -136,10 +136,6 @@ class RepeatedSelection(Guarantee):
             As for the class.
         mean : float
             Greater than 1.
-
-        Returns
-        -------
-        RepeatedSelection
         """
         low, high = np.log(1e-12), 0.0
         for _ in range(200):

@@ -176,10 +176,6 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         ----------
         X : DataFrame, or array of shape (n_samples, n_columns)
         y : Ignored
-
-        Returns
-        -------
-        float
         """
         return float(np.mean(self.score_samples(X)))
 

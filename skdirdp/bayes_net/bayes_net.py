@@ -13,10 +13,11 @@ from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
+from ..accounting.worst_case import PERSON_RELATIONS
 from ..base import Budget, CountingEstimator, PrivacyReport
-from ..mechanisms import CountTable
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import calibrate_gaussian, split_with_selection
+from ..mechanisms.tables import ContributionBound
 from ..schema import Records, Schema, as_records
 from .base import (
     BaseBayesNet,
@@ -333,10 +334,9 @@ class PrivateBayesNet(BaseBayesNet):
         self, budget: Budget, counted: CountedRows, n_columns: int, n_unlisted: int
     ) -> ReleaseSchedule:
         """Calibrate the releases of all steps to the budget."""
-        table = CountTable(1.0, 2)
-        if counted.unit.is_person:
-            table = table.per_person(counted.unit.max_rows)
-        relation, bound = table.relation(budget.adjacency), table.contribution
+        unit, relation = counted.unit, budget.adjacency
+        bound = ContributionBound().for_person(unit.max_rows)
+        relation = PERSON_RELATIONS[relation] if unit.is_person else relation
         selections: list[SelectionMechanism] = []
         if not n_unlisted:
             whole = calibrate_gaussian(budget.epsilon, budget.delta, budget.order, relation, bound)

@@ -13,12 +13,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import check_given_counts
 from .._messages import errors_without_data
-from .._persons import CountedRows, check_person, select_by_key
+from .._persons import CountedRows, select_by_key, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
 from ..base import Budget, CountingEstimator, ReleaseContext, ReleasePlan
-from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_table
+from ..engines import Counter, Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms import Mechanism
 from ..mechanisms.base import smoothed_mean
 from ..mechanisms.splitting import SPLITS, calibrate_split
@@ -235,10 +235,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
         with self._fitting() as context:
             self.structure_ = parse_structure(self.structure)
             self._check_target()
-            if self.schema is not None and self.schema.person is not None:
-                check_person(self.schema, groups, self.max_rows)
-                groups = self.schema.person
-            table = open_table(X, groups=groups)
+            table = open_by_schema(self.schema, X, groups, self.max_rows)
             count = self._count_in_memory if table.in_memory else self._count_out_of_core
             self._release_counts(context, *count(table))
         return self
@@ -293,8 +290,10 @@ class PrivateBayesNetMLE(BaseBayesNet):
         if records.n_records == 0:
             raise ValueError("X must contain at least one record; got 0")
         encoder = StateEncoder(self._declared_kinds(), self.schema)
-        n_records, max_rows = records.n_records, int(self.max_rows)
-        counted = select_by_key(self.schema, part.groups, n_records, max_rows)
+        if self.schema is None:
+            counted = select_rows(part.groups, records.n_records, self.max_rows)
+        else:
+            counted = select_persons(self.schema, records, part.groups, self.max_rows)
         missing = self._missing_states(encoder.kinds)
         for node in self.structure_:
             if node not in encoder.kinds:
@@ -307,7 +306,7 @@ class PrivateBayesNetMLE(BaseBayesNet):
 
     def _count_out_of_core(self, table: Any) -> tuple[TableCounts, list[Hashable], list[str]]:
         """Return the same for a table that is not in memory; all states must be given."""
-        names = as_records(table.sample, self.columns).names
+        names = _open(table.sample, self.columns, self.schema).names
         self._check_columns(names)
         self._set_declared_states(table.kind)
         counter = FamilyCounter(self._families, self._encoder_, self.columns, int(self.max_rows))
@@ -513,15 +512,18 @@ class FamilyCounter(Counter):
     columns: Sequence[Hashable] | None  # names of the columns of an array
     max_rows: int
 
+    @property
+    def by_schema(self) -> bool:
+        return self.encoder.schema is not None
+
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
     ) -> CountedRows:
         return select_by_key(self.encoder.schema, groups, n_rows, self.max_rows, previous)
 
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
-        records = as_records(part.X, self.columns)
-        n_records = records.n_records
-        counted = self.select_rows(part.groups, n_records, previous)
+        records = _open(part.X, self.columns, self.encoder.schema)
+        counted = self.select_rows(part.groups, records.n_records, previous)
         codes = {
             node: self.encoder.encode(node, records.columns[node], counted.rows)
             for node in self.families
@@ -530,11 +532,6 @@ class FamilyCounter(Counter):
         return TableCounts(CountedRows(counted.unit, counted.n_rows), tables)
 
     def count_frame(self, frame: Any) -> TableCounts:
-        if self.encoder.schema is not None:
-            raise TypeError(
-                "X must be in memory, a Dask collection or a PyArrow dataset with a schema; got a "
-                "lazy frame. Collect it, or write it to Parquet files"
-            )
         tables = []
         for family in frame.with_progress(list(self.families.values())):
             found = frame.group([family.node, *family.parents], family.n_cells, self._encode)

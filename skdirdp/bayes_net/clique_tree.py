@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from ..postprocessing.estimates import project_counts
 from .base import Codes, Family, count_joint
 
 Clique = tuple[Hashable, ...]
@@ -96,7 +97,7 @@ class CliqueTree:
 
     @cached_property
     def _separators(self) -> list[tuple["Projection", "Projection"]]:
-        """Projections on the separator, of each clique but the root and of its parent."""
+        """Projections on the separator, of each clique except the root and of its parent."""
         found = []
         for clique, above in zip(self.cliques[1:], self.parents[1:], strict=True):
             parent = self.cliques[above]
@@ -140,7 +141,7 @@ class CliqueTree:
 
 
 class Projection:
-    """Sums of a clique's table over all but some columns, and the reverse broadcast.
+    """Sums of a clique's table over the columns that are not kept, and the reverse broadcast.
 
     Axes are found once, because fitting repeats the same few sums many times.
     """
@@ -360,11 +361,3 @@ def shrink_counts(values: np.ndarray, total: float, sigma: float) -> np.ndarray:
     excess = values - total / n
     signal = np.clip(excess @ excess - noise, 0.0, total**2 * (1 - 1 / n))
     return total / n + signal / (signal + noise) * excess
-
-
-def project_counts(values: np.ndarray, total: float) -> np.ndarray:
-    """Return the nearest non-negative numbers with the given sum."""
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    last = np.flatnonzero(falling > excess)[-1]
-    return np.maximum(values - excess[last], 0.0)

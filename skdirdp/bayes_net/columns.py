@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..schema import MISSING_STATE, OUTSIDE, Categories, Dates, Kind, Numbers, distinct_cells
-from .clique_tree import project_counts, shrink_counts
+from ..postprocessing.estimates import project_counts
+from ..schema import MISSING_STATE, OUTSIDE, Categories, Dates, Numbers, distinct_cells
+from .clique_tree import shrink_counts
 
 # Numeric columns are counted in at most this many bins, which are grouped later.
 _N_FINE_BINS = 128
@@ -200,19 +201,18 @@ class BinCells:
         except ValueError as error:
             raise ValueError(f"given for {name!r}: {error}") from None
         if low > high:
-            raise ValueError(f"given must have low <= high; for {name!r} it has not")
+            raise ValueError(f"given must have low <= high for {name!r}")
         return low, high
 
 
 Cells = CategoryCells | BinCells
 
 
-def cells_of_kind(kind: Kind, *, is_categorical: bool = False) -> Cells:
-    """Return the cells of a column of a declared kind."""
-    if isinstance(kind, Categories):
-        return CategoryCells(kind, is_categorical)
-    assert isinstance(kind, Numbers | Dates)
-    return BinCells.from_kind(kind)
+def encode_cells(kind: Any, codes: np.ndarray, is_categorical: bool) -> tuple[Cells, np.ndarray]:
+    """Return the cells of a column of a declared kind, and the cell of each encoded value."""
+    by_category = isinstance(kind, Categories)
+    cells: Cells = CategoryCells(kind, is_categorical) if by_category else BinCells.from_kind(kind)
+    return cells, cells.from_codes(codes)
 
 
 # Groups --------------------------------------------------------------------------------

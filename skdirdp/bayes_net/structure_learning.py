@@ -30,7 +30,7 @@ from ..schema import (
 )
 from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
-from .columns import cells_of_kind
+from .columns import encode_cells
 
 # The constants were chosen on the adult data set.
 # Shares of the budget of column counts, of scores of pairs, and of clique tables.
@@ -173,17 +173,15 @@ class EncodedTable:
                 table.domains[name] = None
                 table.unlisted[name] = UnlistedColumn(*found, is_categorical)
                 continue
-            table.domains[name] = cells = cells_of_kind(kind, is_categorical=is_categorical)
-            table.cells[name] = cells.from_codes(codes[name])
+            table.domains[name], table.cells[name] = encode_cells(kind, codes[name], is_categorical)
         return table
 
     def add_states(self, selected: Mapping[Hashable, Categories]) -> None:
         """Encode the unlisted columns by their selected states."""
         for name, kind in selected.items():
             column = self.unlisted[name]
-            self.domains[name] = cells_of_kind(kind, is_categorical=column.is_categorical)
-            codes = kind.encode_distinct(column.codes, column.distinct)
-            self.cells[name] = kind.finish(codes)
+            codes = kind.finish(kind.encode_distinct(column.codes, column.distinct))
+            self.domains[name], self.cells[name] = encode_cells(kind, codes, column.is_categorical)
 
     def count(self) -> dict[Hashable, np.ndarray]:
         """Return the exact number of records in each cell of each column."""

@@ -23,7 +23,7 @@ from ..accountant.reports import (
 from ..accountant.schema import declared_unit
 from ..reporting.pages import write
 from ..reporting.redact import is_url, without_password
-from ..reporting.statements import ADAPTIVE_LIMIT, number, rounded_up
+from ..reporting.statements import ADAPTIVE_LIMIT, EXAMPLE_RATE, number, percent_up, rounded_up
 from . import terminal
 from .terminal import EXIT_DAMAGED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, Column, CommandError
 
@@ -284,7 +284,14 @@ def _total(options: Any) -> int:
     total, charges = accountant.total(delta), len(accountant)
     result = {**_facts(accountant), "charges": charges, "total": total, "at_delta": delta}
     line = f"ε = {rounded_up(total)} at δ = {number(delta)}, of {plural(charges, 'charge')}"
-    return _print(options, result, [line])
+    rate = float(accountant.true_positive_rate(EXAMPLE_RATE))
+    advantage = accountant.advantage()
+    result |= {"true_positive_rate": {f"{EXAMPLE_RATE}": rate}, "advantage": advantage}
+    attacks = (
+        f"attacks with {percent_up(EXAMPLE_RATE)} false alarms: at most {percent_up(rate)} "
+        f"detections; guesses between two cases: at most {percent_up(advantage / 2, 50)} right"
+    )
+    return _print(options, result, [line, attacks])
 
 
 def _verify(options: Any) -> int:

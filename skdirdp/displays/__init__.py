@@ -5,15 +5,17 @@ As in scikit-learn, ``from_estimator`` and the other ``from_...`` methods comput
 something is drawn.
 """
 
-from .estimators import BudgetCurveDisplay, HistogramDisplay
+from .estimators import BudgetCurveDisplay, EffectsDisplay, HistogramDisplay
 from .network import BayesNetDisplay, MarginsDisplay
-from .privacy import LedgerDisplay, PrivacyProfileDisplay
+from .privacy import LedgerDisplay, PrivacyProfileDisplay, TradeOffDisplay
 
 __all__ = [
     "BayesNetDisplay",
     "BudgetCurveDisplay",
+    "EffectsDisplay",
     "HistogramDisplay",
     "LedgerDisplay",
     "MarginsDisplay",
     "PrivacyProfileDisplay",
+    "TradeOffDisplay",
 ]

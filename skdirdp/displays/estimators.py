@@ -1,4 +1,4 @@
-"""Plots of a released histogram, and of scores by budget."""
+"""Plots of a released histogram, of effects on a class, and of scores by budget."""
 
 from dataclasses import dataclass
 from numbers import Integral
@@ -111,6 +111,124 @@ class HistogramDisplay(Display):
             ax.stairs(self.upper, self.edges, baseline=self.lower, label=text, **band)
         title = f"Released histogram of {self.name}"
         ax.set(title=title, xlabel=self.name, ylabel="density")
+
+
+@dataclass(eq=False, repr=False)
+class EffectsDisplay(Display):
+    """Released effects of columns on a class, made by `from_estimator`: one panel per column.
+
+    Parameters
+    ----------
+    effects : dict of Series
+        Effects of the categories or bins of each column.
+    deviations : dict of Series
+        Standard deviations of the effects that are due to the noise.
+    class_label : object
+        Class whose score the effects increase.
+
+    Attributes
+    ----------
+    axes_, figure_ : ndarray of matplotlib Axes, and Figure
+        Axes and figure of the last plot.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skdirdp import PrivateTableClassifier, Schema
+    >>> from skdirdp.displays import EffectsDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"dose": rng.random(2000), "sex": rng.choice(["f", "m"], 2000)})
+    >>> table["ill"] = (rng.random(2000) < table["dose"]).astype(int)
+    >>> schema = Schema({"dose": (0.0, 1.0), "sex": ["f", "m"], "ill": [0, 1]})
+    >>> model = PrivateTableClassifier(schema).fit(table, y="ill")
+    >>> display = EffectsDisplay.from_estimator(model)
+    >>> len(display.axes_), display.class_label
+    (2, 1)
+    """
+
+    effects: dict[Any, Any]
+    deviations: dict[Any, Any]
+    class_label: Any
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        columns: Any = None,
+        *,
+        class_label: Any = None,
+        n_columns: int = 12,
+        **options: Any,
+    ) -> "EffectsDisplay":
+        """Draw the effects of columns of a `PrivateTableClassifier`.
+
+        Parameters
+        ----------
+        estimator : PrivateTableClassifier
+            Fitted classifier.
+        columns : list, default=None
+            Columns to draw. If None, the most important ones.
+        class_label : object, default=None
+            A class. If None, the last one.
+        n_columns : int, default=12
+            Number of columns if `columns` is None.
+        **options
+            Options of matplotlib's `errorbar`.
+        """
+        check_is_fitted(estimator)
+        label = estimator.classes_[-1] if class_label is None else class_label
+        if label not in list(estimator.classes_):
+            raise ValueError(f"class_label must be one of the classes; got {class_label!r}")
+        if columns is None:
+            order = np.argsort(-estimator.feature_importances_)[:n_columns]
+            columns = [estimator.columns_[k] for k in order]
+        unknown = [name for name in columns if name not in estimator.coef_]
+        if unknown:
+            raise ValueError(f"columns must be columns of the model; {unknown[0]!r} is not one")
+        effects, deviations = (
+            {name: frames[name][label] for name in columns}
+            for frames in (estimator.coef_, estimator.coef_std_)
+        )
+        return cls(effects, deviations, label).plot(**options)
+
+    def plot(self, ax: Any = None, **options: Any) -> "EffectsDisplay":
+        """Draw the effects.
+
+        Parameters
+        ----------
+        ax : array of matplotlib Axes, default=None
+            One for each column. If None, a new figure is created.
+        **options
+            Options of matplotlib's `errorbar`.
+
+        Returns
+        -------
+        display : the same object
+        """
+        if ax is None:
+            try:
+                import matplotlib.pyplot as plt
+            except ImportError as error:
+                raise ImportError("matplotlib is needed: pip install matplotlib") from error
+            width = min(len(self.effects), 3)
+            height = -(-len(self.effects) // width)
+            _, ax = plt.subplots(
+                height, width, layout="constrained", figsize=(4 * width, 3 * height), sharey=True
+            )
+        axes = np.ravel(ax)
+        for name, axis in zip(self.effects, axes, strict=False):
+            effects = self.effects[name]
+            places = np.arange(len(effects))
+            style = {"fmt": "o", "capsize": 2, **options}
+            axis.errorbar(places, effects, 2 * self.deviations[name], **style)
+            axis.axhline(0.0, color="grey", linewidth=0.5)
+            axis.set(title=str(name), ylabel=f"effect on {self.class_label}")
+            axis.set_xticks(places, [str(label) for label in effects.index], rotation=90, size=6)
+        for axis in axes[len(self.effects) :]:
+            axis.set_visible(False)
+        self.axes_, self.figure_ = axes[: len(self.effects)], axes[0].figure
+        return self
 
 
 def _find_feature(estimator: Any, feature: int | str) -> tuple[int, str]:

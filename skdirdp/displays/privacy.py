@@ -87,11 +87,7 @@ class PrivacyProfileDisplay(Display):
         ax, **line_options
             Axes, None for a new figure, and options of matplotlib's `plot`.
         """
-        check_is_fitted(estimator)
-        report = getattr(estimator, "privacy_", None)
-        if report is None:
-            kind = type(estimator).__name__
-            raise TypeError(f"estimator must be a fitted private estimator; got a {kind}")
+        report = _fitted_report(estimator)
         if np.isinf(report.epsilon):
             raise ValueError("epsilon must be finite for a profile; got a fit with epsilon=inf")
         budget = None if report.delta is None else (report.epsilon, report.delta)
@@ -117,7 +113,7 @@ class PrivacyProfileDisplay(Display):
             Accountant with at least one charge. Its (epsilon, delta) limit is marked, and the
             total at the same delta.
         name : str, default=None
-            Name in the legend. If None, the number of charges, or "whatever is admitted".
+            Name in the legend. If None, the number of charges, or "all admitted charges".
         epsilons, ax, **line_options
             As for `from_estimator`.
         """
@@ -125,7 +121,7 @@ class PrivacyProfileDisplay(Display):
         budget = (accountant.epsilon, accountant.delta) if has_budget else None
         filtered = has_budget and accountant.adaptive and len(accountant) > 0
         if name is None:
-            name = "whatever is admitted" if filtered else plural(len(accountant), "charge")
+            name = "all admitted charges" if filtered else plural(len(accountant), "charge")
         # The total of an adaptive limit is the limit itself, which is marked already.
         total = None
         if accountant.order is None and not filtered:
@@ -182,6 +178,126 @@ class PrivacyProfileDisplay(Display):
             ax.plot([epsilon], [delta], "x", color=colour, label=text)
         ax.set(title="Privacy profile", xlabel=r"$\varepsilon$", ylabel=r"$\delta$")
         ax.grid(alpha=0.3)
+
+
+@dataclass(eq=False, repr=False)
+class TradeOffDisplay(Display):
+    """Largest true-positive rate of any attack, for each false-positive rate.
+
+    Use `from_estimator`, `from_accountant` or `from_mechanism` to create one.
+
+    Parameters
+    ----------
+    false_positive_rate, true_positive_rate : ndarray of shape (n_points,)
+        Points of the curve.
+    name : str, default=None
+        Name of the curve in the legend.
+
+    Attributes
+    ----------
+    ax_, figure_, line_ : matplotlib Axes, Figure and Line2D
+        Axes, figure and curve of the last plot.
+
+    Examples
+    --------
+    >>> from skdirdp.displays import TradeOffDisplay
+    >>> from skdirdp.mechanisms import DirichletMechanism
+    >>> display = TradeOffDisplay.from_mechanism(DirichletMechanism(r=0.05, alpha=2.0))
+    >>> bool((display.true_positive_rate >= display.false_positive_rate).all())
+    True
+    """
+
+    false_positive_rate: np.ndarray
+    true_positive_rate: np.ndarray
+    name: str | None = None
+
+    @property
+    def points(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coordinates of the curve."""
+        return self.false_positive_rate, self.true_positive_rate
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, name: str | None = None, ax: Any = None, **line_options: Any
+    ) -> "TradeOffDisplay":
+        """Draw the curve of one fit.
+
+        Parameters
+        ----------
+        estimator : private estimator
+            Fitted estimator.
+        name : str, default=None
+            Name in the legend. If None, the name of the estimator's class.
+        ax, **line_options
+            Axes, None for a new figure, and options of matplotlib's `plot`.
+        """
+        name = type(estimator).__name__ if name is None else name
+        rates, bounds = _fitted_report(estimator).trade_off()
+        return cls(rates, bounds, name).plot(ax=ax, **line_options)
+
+    @classmethod
+    def from_accountant(
+        cls, accountant: Any, *, name: str | None = None, ax: Any = None, **line_options: Any
+    ) -> "TradeOffDisplay":
+        """Draw the curve of all charges, or of all that an adaptive limit can admit.
+
+        Parameters
+        ----------
+        accountant : PrivacyAccountant
+            Accountant whose guarantee is drawn.
+        name : str, default=None
+            Name in the legend. If None, the number of charges.
+        ax, **line_options
+            As for `from_estimator`.
+        """
+        name = plural(len(accountant), "charge") if name is None else name
+        rates, bounds = accountant.trade_off()
+        return cls(rates, bounds, name).plot(ax=ax, **line_options)
+
+    @classmethod
+    def from_mechanism(
+        cls,
+        mechanism: PrivacyCurves,
+        releases: int = 1,
+        *,
+        name: str | None = None,
+        ax: Any = None,
+        **line_options: Any,
+    ) -> "TradeOffDisplay":
+        """Draw the curve of a number of releases.
+
+        Parameters
+        ----------
+        mechanism : mechanism, or guarantee of `skdirdp.accounting`
+            Mechanism of each release.
+        releases : int, default=1
+            Number of releases.
+        name : str, default=None
+            Name in the legend. If None, the mechanism and the number of releases.
+        ax, **line_options
+            As for `from_estimator`.
+        """
+        releases = check_integer("releases", releases, at_least=1)
+        if name is None:
+            name = f"{mechanism}" if releases == 1 else f"{releases} x {mechanism}"
+        rates, bounds = Composition([(mechanism, releases)]).trade_off()
+        return cls(rates, bounds, name).plot(ax=ax, **line_options)
+
+    def _draw(self, ax: Any, **line_options: Any) -> None:
+        (self.line_,) = ax.plot(*self.points, **{"label": self.name, **line_options})
+        ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
+        ax.set(title="Attacks", xlabel="false-positive rate", ylabel="true-positive rate, at most")
+        ax.grid(alpha=0.3)
+
+
+def _fitted_report(estimator: Any) -> Any:
+    """Return the privacy report of a fitted estimator."""
+    check_is_fitted(estimator)
+    report = getattr(estimator, "privacy_", None)
+    if report is None:
+        kind = type(estimator).__name__
+        raise TypeError(f"estimator must be a fitted private estimator; got a {kind}")
+    return report
 
 
 def profile_points(

@@ -17,7 +17,8 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
-from ..schema import ARROW_TYPES, DASK_TYPES, FRAME_TYPES, has_type
+from .._persons import check_person
+from ..schema import ARROW_TYPES, DASK_TYPES, FRAME_TYPES, Schema, check_order, has_type
 from .in_memory import Counter, InMemoryTable, Part, TableCounts
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "compute_dask",
     "lazy_for_dask",
     "open_batch",
+    "open_by_schema",
     "open_table",
 ]
 
@@ -80,6 +82,19 @@ def open_table(X: Any, y: Any = None, sample_weight: Any = None, groups: Any = N
     given = {"y": y, "sample_weight": sample_weight, "groups": groups}
     kind = _find_kind(X)
     return InMemoryTable(X, given) if kind is None else kind.open(X, given)
+
+
+def open_by_schema(schema: Schema | None, X: Any, groups: Any, max_rows: int) -> Any:
+    """Return a table with its engine; a schema may name the column of ids."""
+    table = open_table(X, groups=groups)
+    if table.in_memory or schema is None or schema.person is None:
+        return table
+    check_person(schema, groups, max_rows)
+    check_order(schema.person, X)
+    key: Any = schema.person
+    if has_type(X, DASK_TYPES) and not hasattr(X, "columns"):  # an array
+        key = X[:, list(schema).index(key)]
+    return open_table(X, groups=key)
 
 
 def open_batch(X: Any, y: Any, sample_weight: Any, groups: Any) -> Part:

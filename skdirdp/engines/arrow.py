@@ -6,10 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from .._messages import errors_without_data
 from ..schema import BLOCK_ROWS, block_frame, empty_frame, table_blocks
 from . import in_memory
-from .in_memory import ColumnRoles, Counter, FailedCount
+from .in_memory import ColumnRoles, Counter
 
 
 class ArrowTable:
@@ -32,16 +31,8 @@ class ArrowTable:
 
     def count(self, counter: Counter) -> Any:
         """Return the counts of all batches."""
-        total, previous = None, None
-        with errors_without_data():
-            for frame in self._frames():
-                part = self._roles.split(frame)
-                total = in_memory.add_counts([total, in_memory.count_part(counter, part, previous)])
-                if isinstance(total, FailedCount):
-                    break
-                if "groups" in self.given:
-                    previous = in_memory.count_per_person(counter, part.groups, previous)
-        return in_memory.check_total(total)
+        parts = map(self._roles.split, self._frames())
+        return in_memory.count_blocks(counter, parts, "groups" in self.given)
 
     def _frames(self) -> Iterator[pd.DataFrame]:
         total = None

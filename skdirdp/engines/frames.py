@@ -9,7 +9,7 @@ record contributes the same to the last bit. `RowBounds` checks the results.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from typing import Any, NamedTuple
@@ -21,8 +21,8 @@ import pandas as pd
 from .._contributions import RowBounds, RowSums, Weights
 from .._messages import errors_without_data
 from .._persons import CountedRows, Unit
-from ..schema import collected_frame
-from .in_memory import ColumnRoles, Counter, with_progress
+from ..schema import block_frame, collected_frame, table_blocks
+from .in_memory import ColumnRoles, Counter, count_blocks, with_progress
 
 # Prefix of the names of computed columns. The columns of X are renamed, too.
 _OWN = "__skdirdp_"
@@ -187,6 +187,7 @@ class LazyTable:
 
     def __init__(self, X: Any, given: dict[str, Any]):
         frame = nw.from_native(X).lazy()
+        self._X = X
         with errors_without_data():
             self.schema = frame.collect_schema()
             names = self.schema.names()
@@ -204,18 +205,25 @@ class LazyTable:
         return self._roles.named["y"]
 
     def select_features(self, features: list[Any]) -> "LazyTable":
-        """Return the table; each query names the columns it needs."""
+        """Restrict the blocks to some of the features; each query names the columns it needs."""
+        self._roles = replace(self._roles, features=features)
         return self
 
     def count(self, counter: Counter) -> Any:
         """Return the counts of the estimator."""
+        if counter.by_schema:
+            blocks = self.with_progress(table_blocks(self._X, self._roles.columns))
+            parts = (self._roles.split(block_frame(block)) for block in blocks)
+            return count_blocks(counter, parts, "groups" in self.given)
         if "groups" in self.given:
             self._check_persons(counter.max_rows)
         return counter.count_frame(self)
 
-    def with_progress(self, tables: list[Any]) -> Any:
-        """Iterate over the tables with a progress bar."""
-        return with_progress(tables, len(tables), "table")
+    def with_progress(self, tables: Any) -> Any:
+        """Iterate over tables, or over blocks of records, with a progress bar."""
+        if isinstance(tables, list):
+            return with_progress(tables, len(tables), "table")
+        return with_progress(tables, None, "block")
 
     def counted(self, n_rows: int, max_rows: int) -> CountedRows:
         """Return the number of records with their unit."""

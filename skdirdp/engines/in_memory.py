@@ -38,6 +38,11 @@ class Counter(ABC):
 
     max_rows: int
 
+    @property
+    def by_schema(self) -> bool:
+        """Whether cells are encoded by a schema, which no engine of a lazy frame can do."""
+        return False
+
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
     ) -> CountedRows:
@@ -156,6 +161,19 @@ def count_per_person(counter: Counter, groups: Any, previous: Any) -> Any:
         return replace(counter.select_rows(groups, len(groups), previous), rows=None)
     except Exception as error:
         return FailedCount.from_error(error)
+
+
+def count_blocks(counter: Counter, parts: Iterable[Part], by_ids: bool) -> Any:
+    """Return the counts of parts that are read one after the other."""
+    total, previous = None, None
+    with errors_without_data():
+        for part in parts:
+            total = add_counts([total, count_part(counter, part, previous)])
+            if isinstance(total, FailedCount):
+                break
+            if by_ids:
+                previous = count_per_person(counter, part.groups, previous)
+    return check_total(total)
 
 
 def add_counts(counts: list[Any]) -> Any:

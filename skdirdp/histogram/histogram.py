@@ -21,6 +21,7 @@ from ..engines import Counter, Part, TableCounts
 from ..mechanisms.base import Mechanism
 from ..numerics.rows import row_blocks
 from ..postprocessing import NoisyTable, estimate_histogram
+from ..postprocessing.estimates import project_counts
 from ..schema import FineGrid, resolution
 
 # Number of entries of X processed at once, and of rows whose cells are buffered before counting.
@@ -141,6 +142,10 @@ class BinCounter(Counter):
     bins: FeatureBins
     max_rows: int
 
+    @property
+    def by_schema(self) -> bool:
+        return self.model.schema is not None
+
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
     ) -> CountedRows:
@@ -156,11 +161,6 @@ class BinCounter(Counter):
         return TableCounts(CountedRows(counted.unit, counted.n_rows), self.bins.count(X))
 
     def count_frame(self, frame: Any) -> TableCounts:
-        if self.model.schema is not None:
-            raise TypeError(
-                "X must be in memory, a Dask collection or a PyArrow dataset with a schema; got a "
-                "lazy frame. Collect it, or write it to Parquet files"
-            )
         numbers = frame.numbers()
         if not numbers.are_numeric:
             self._check(numbers.extreme_rows(None))
@@ -232,8 +232,8 @@ def check_room(
             distinct = np.all(np.diff(np.linspace(grid.low, grid.high, number + 1)) > 0)
         if strategy == "uniform" and not distinct:
             raise ValueError(
-                f"bounds must have room for n_bins={number} bins of equal width; those of feature "
-                f"{k} have not, in floating point"
+                f"bounds must allow n_bins={number} bins of equal width in floating point; those "
+                f"of feature {k} are too close"
             )
 
 
@@ -302,7 +302,8 @@ class ReleasedHistogram:
 
     def _estimate_unordered(self) -> np.ndarray:
         """Return the estimated shares of unordered bins."""
-        return project_to_simplex(self._unbiased)
+        nearest = project_counts(self._unbiased, 1.0)
+        return nearest / nearest.sum()
 
     def _limits(
         self, first: np.ndarray, stop: np.ndarray, confidence: float, estimate: np.ndarray
@@ -337,11 +338,6 @@ class ReleasedHistogram:
     def probabilities(self) -> np.ndarray:
         """Estimated share of records in each bin."""
         return np.diff(self._cumulated) if self.ordered else self._estimate_unordered()
-
-    @property
-    def missing_share(self) -> float:
-        """Estimated share of missing values."""
-        return float(self.probabilities[-1]) if self.has_missing else 0.0
 
     def means(self, edges: np.ndarray) -> np.ndarray:
         """Return the estimated mean in each of the wider bins, or the centre of an empty bin."""
@@ -405,12 +401,3 @@ class NoisyHistogram(ReleasedHistogram):
         return self.mechanism.limits_from_noisy(
             self.release, first, stop, n_samples=self.n_samples, confidence=confidence
         )
-
-
-def project_to_simplex(shares: np.ndarray) -> np.ndarray:
-    """Project numbers that sum to 1 onto the probability simplex."""
-    falling = np.sort(shares)[::-1]
-    excess = (np.cumsum(falling) - 1) / np.arange(1, len(shares) + 1)
-    threshold = excess[np.flatnonzero(falling > excess)[-1]]
-    nearest = np.maximum(shares - threshold, 0.0)
-    return nearest / nearest.sum()

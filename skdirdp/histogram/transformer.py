@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import check_given_counts
 from .._messages import describe, errors_without_data, warn
-from .._persons import CountedRows, check_person, select_persons, select_rows
+from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import by_column, check_cells, check_integer, check_real, check_sizes
 from ..base import CountingEstimator, ReleaseContext, ReleasePlan
-from ..engines import Part, TableCounts, lazy_for_dask, open_table
+from ..engines import Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
 from ..schema import FINE_SCALES, FineGrid, Schema, as_numbers, fine_grid, quantile_borders
@@ -236,7 +236,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
         self
         """
         with self._fitting() as context:
-            table = self._open(X, groups)
+            table = open_by_schema(self.schema, X, groups, self.max_rows)
             if table.in_memory:
                 X, counted = self._select(table.part)
                 bins, leaks = self._choose_bins(X)
@@ -366,14 +366,6 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             if self._has_missing_[k]:
                 self.bin_edges_[k] = np.append(self.bin_edges_[k], np.inf)
         self.n_bins_ = np.array([len(edges) - 1 for edges in self.bin_edges_])
-
-    def _open(self, X: Any, groups: Any) -> Any:
-        """Return the table with its engine; ids of persons may be in a column of the schema."""
-        table = open_table(X, groups=groups)
-        if table.in_memory or self.schema is None or self.schema.person is None:
-            return table
-        check_person(self.schema, groups, self.max_rows)
-        return open_table(X, groups=self.schema.person)
 
     def _select(self, part: Part) -> tuple[np.ndarray, CountedRows]:
         """Return the counted records of a table in memory as numbers."""
@@ -780,7 +772,7 @@ class DirichletHistogramTransformer(TransformerMixin, CountingEstimator):
             elif histogram is not None:
                 drawn[:, k] = np.interp(generator.random(n_samples), histogram.cdf, histogram.edges)
                 if histogram.has_missing:
-                    drawn[generator.random(n_samples) < histogram.missing_share, k] = np.nan
+                    drawn[generator.random(n_samples) < histogram.probabilities[-1], k] = np.nan
         return drawn if self._columns_ is None else self._columns_.decode(drawn)
 
     def __sklearn_tags__(self):

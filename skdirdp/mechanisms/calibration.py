@@ -157,10 +157,6 @@ def calibrate(
     max_count, max_total, floor : float
         As in `DirichletMechanism`.
 
-    Returns
-    -------
-    Mechanism
-
     Examples
     --------
     >>> from skdirdp.mechanisms import calibrate

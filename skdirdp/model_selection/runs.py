@@ -78,7 +78,7 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
 
 
 def _check_same_persons(schema: Schema | None, other: Schema | None) -> None:
-    """Refuse a candidate whose schema reads ids otherwise, because persons are split once."""
+    """Refuse a candidate whose schema identifies persons differently: they are split once."""
     names = ("person", "max_rows", "missing_values")
     if any(getattr(schema, name, None) != getattr(other, name, None) for name in names):
         raise ValueError(

@@ -27,7 +27,7 @@ from ..mechanisms import GaussianMechanism
 from ..mechanisms.calibration import calibrate_tables
 from ..mechanisms.sampling import check_platform
 from ..mechanisms.tables import ContributionBound, CountTable
-from ..pipeline.inputs import find_schema, ids_by_schema, labels_by_name
+from ..pipeline.inputs import collected, find_schema, ids_by_schema, labels_by_name
 from ..schema import (
     as_labels,
     as_table,
@@ -313,10 +313,6 @@ def make_private_scorer(
     name : str, default="score"
         Name of the score.
 
-    Returns
-    -------
-    PrivateScorer
-
     Examples
     --------
     The share of records that are predicted within 1 of the true value:
@@ -436,6 +432,17 @@ def as_label_vector(y: Any) -> Any:
     return labels.ravel()
 
 
+def _check_n_features(estimator: Any, X: Any) -> None:
+    """Refuse X with another number of columns than in fit; a schema allows for more or fewer."""
+    expected = getattr(estimator, "n_features_in_", None)
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if find_schema(estimator) is None and len(shape) == 2 and expected not in (None, shape[1]):
+        raise ValueError(
+            f"X has {shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{expected} features as input"
+        )
+
+
 def private_score(
     estimator: Any,
     X: Any,
@@ -476,10 +483,6 @@ def private_score(
     label : str, default=None
         Name of the score in the accountant's history. If None, "private_score".
 
-    Returns
-    -------
-    PrivateScore
-
     Examples
     --------
     >>> import numpy as np
@@ -497,6 +500,7 @@ def private_score(
     if hasattr(estimator, "fit"):
         check_is_fitted(estimator)  # otherwise all records would fail and count as lost
     scorer = set_range(get_scorer(scoring, estimator, y), estimator)
+    X = collected(estimator, X)
     persons = scored_persons(estimator, X, y, scorer)
     unit = RECORD if persons is None else persons.unit
     budget = Budget(epsilon, delta, order, adjacency)
@@ -506,15 +510,7 @@ def private_score(
         X, y = indexable(X, as_label_vector(y))
         if persons is not None and persons.rows is not None:
             X, y = take_records(X, persons.rows), persons.take(y)
-        expected = getattr(estimator, "n_features_in_", None)
-        if find_schema(estimator) is not None:
-            expected = None  # X may have the label and the key, or lack them
-        shape: tuple[int, ...] = getattr(X, "shape", ())
-        if expected is not None and len(shape) == 2 and shape[1] != expected:
-            raise ValueError(
-                f"X has {shape[1]} features, but {type(estimator).__name__} is expecting "
-                f"{expected} features as input"
-            )
+        _check_n_features(estimator, X)
         with suppress_other_warnings(math.isfinite(epsilon)):
             table = score_table(scorer, estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)

@@ -44,7 +44,7 @@ class ClassCounts:
     contribution: ContributionBound  # of a record, to `classes`
     features: Any  # counts by feature and class, with `tables`, `missing` and addition
     leaks: tuple[str, ...]  # public parameters that were taken from the data
-    bounded: bool  # whether all records were held to the bounds that privacy needs
+    bounded: bool  # whether all records were bounded, as privacy requires
     weighted: bool  # whether records have weights, whose sum is not public
 
     def __add__(self, other: "ClassCounts") -> "ClassCounts":
@@ -68,7 +68,7 @@ class NaiveBayesPlan(ReleasePlan):
         if self.is_private and not counts.bounded:
             raise ValueError(
                 "epsilon must be finite when records are counted for a private release; it was "
-                "infinite, and they were not held to any bounds. Call fit to start again"
+                "infinite, and they were counted without bounds. Call fit to start again"
             )
         self.counts = counts
         self.known_prior = model._known_prior(self.is_private)
@@ -708,10 +708,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         y : array-like of shape (n_samples,)
             True labels.
         sample_weight : array-like of shape (n_samples,), default=None
-
-        Returns
-        -------
-        float
         """
         predicted, y, sample_weight = compute_dask(self.predict(X), y, sample_weight)
         with errors_without_data(y=y, sample_weight=sample_weight):

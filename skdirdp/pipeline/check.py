@@ -161,7 +161,7 @@ META_ESTIMATORS: dict[str, Rule] = {
             ),
             "keeps exact scores, and chooses by them": "GridSearchCV HalvingGridSearchCV "
             "HalvingRandomSearchCV RandomizedSearchCV",
-            "keeps the labels and the turn of each record": "SelfTrainingClassifier",
+            "keeps the labels and the iteration of each record": "SelfTrainingClassifier",
         }
     ),
     "BaggingClassifier": lambda step: _REPEATS if step.bootstrap else _LABELS,
@@ -214,12 +214,12 @@ _REVEALED_BY_FIT: dict[str, Rule] = {
     ),
     "FunctionTransformer": _if(
         lambda step: step.check_inverse and step.func is not None and step.inverse_func is not None,
-        "tries on the data whether its functions are inverse",
+        "checks on the data whether its functions are inverse",
     ),
     "OneHotEncoder": _if(lambda step: step.handle_unknown == "warn", "warns of unknown categories"),
     "SimpleImputer": _if(
         lambda step: step.strategy == "constant" and step.fill_value is None,
-        "chooses the value that it fills in by the types of the data",
+        "chooses the fill value by the types of the data",
     ),
 }
 

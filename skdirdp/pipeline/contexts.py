@@ -67,7 +67,7 @@ class _PipelineContext(ReleaseContext):
             self._known_of_output = {}
             # An estimator inside a step may have other columns or labels.
             if isinstance(step, PrivateEstimator):
-                self.known |= {**self.inputs.known_after(before), **self.inputs.known_labels()}
+                self.known |= self.inputs.known_after(before)
 
     def _note_output(self, estimator: CountingEstimator) -> None:
         # A step may change the output of an estimator inside it.

@@ -1,17 +1,15 @@
 """Records, labels and ids of a pipeline fit, read by the schema of the pipeline's first step."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.base import TransformerMixin
 
 from .._messages import errors_without_data
 from .._persons import SharedGroups, check_person
 from .._sklearn_compat import take_records
 from ..base import PrivateEstimator
-from ..engines import open_table
 from ..schema import (
     NO_PERSON,
     Names,
@@ -20,6 +18,7 @@ from ..schema import (
     SchemaEncoder,
     convert_ids,
     declared_labels,
+    is_in_memory,
     labels_or_none,
     read_labels,
 )
@@ -41,18 +40,12 @@ class FitInputs(NamedTuple):
     def shared_groups(self) -> SharedGroups:
         return SharedGroups(self.groups, self.max_rows, self.labelled)
 
-    def known_after(self, step: Any) -> Mapping[str, Any]:
+    def known_after(self, step: Any) -> dict[str, Any]:
         """Return public parameters of an estimator that directly follows a step."""
+        known = {} if self.classes is None else {"classes": self.classes}
         if type(step) is SchemaEncoder and self.n_categories is not None:
-            return {"n_categories": self.n_categories}
-        return _NOTHING
-
-    def known_labels(self) -> Mapping[str, Any]:
-        """Return public parameters that no step changes."""
-        return _NOTHING if self.classes is None else {"classes": self.classes}
-
-
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+            known["n_categories"] = self.n_categories
+        return known
 
 
 def find_schema(estimator: Any) -> Schema | None:
@@ -78,12 +71,6 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     _check_encoders(pipe, schema)
     if schema is None:
         return FitInputs(X, y, params, groups)
-    table = open_table(X)
-    if not table.in_memory:
-        raise TypeError(
-            "X must be in memory in a PrivatePipeline, which fits its steps twice; got "
-            f"{table.kind}"
-        )
     records = schema.records(X, optional=True)
     labelled = classes = None
     if isinstance(y, str):
@@ -106,6 +93,14 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
         np.array([kind.n_cells for kind in kinds if not isinstance(kind, Names)]),
         classes,
     )
+
+
+def collected(estimator: Any, X: Any) -> Any:
+    """Return a table that is not in memory as a DataFrame, by the schema of an estimator."""
+    schema = find_schema(estimator)
+    if schema is None or is_in_memory(X):
+        return X
+    return pd.DataFrame(schema.records(X, optional=True).columns)
 
 
 def _column(records: Records, name: str) -> Any:
@@ -157,6 +152,7 @@ def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
 
 def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarray]:
     """Return the records that have a label, their labels and their positions."""
+    X = collected(estimator, X)
     labels = labels_by_name(estimator, X, y)
     schema: Any = find_schema(estimator)
     rows = np.flatnonzero([label is not None for label in labels])

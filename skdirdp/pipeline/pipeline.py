@@ -278,12 +278,12 @@ class PrivatePipeline(Pipeline):
         """
         return self._fit_privately(Pipeline.fit_predict, X, y, params)
 
-    predict = _on_converted_records("predict")
-    predict_proba = _on_converted_records("predict_proba")
-    predict_log_proba = _on_converted_records("predict_log_proba")
-    decision_function = _on_converted_records("decision_function")
-    score_samples = _on_converted_records("score_samples")
-    transform = _on_converted_records("transform")
+    predict: Any = _on_converted_records("predict")
+    predict_proba: Any = _on_converted_records("predict_proba")
+    predict_log_proba: Any = _on_converted_records("predict_log_proba")
+    decision_function: Any = _on_converted_records("decision_function")
+    score_samples: Any = _on_converted_records("score_samples")
+    transform: Any = _on_converted_records("transform")
 
     @available_if(vars(Pipeline)["score"].check)
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, **params: Any) -> float:
@@ -300,10 +300,6 @@ class PrivatePipeline(Pipeline):
             Weights of the records.
         **params : dict of str -> object
             As for `Pipeline.score`.
-
-        Returns
-        -------
-        float
         """
         if isinstance(y, str):
             X, y, rows = labelled_records(self, X, y)
@@ -547,10 +543,6 @@ def make_private_pipeline(
         As for `PrivatePipeline`. `shares` has the names of the classes in lower case.
     transform_input, memory, verbose
         As for `Pipeline`.
-
-    Returns
-    -------
-    PrivatePipeline
 
     Examples
     --------

@@ -54,15 +54,12 @@ def hide_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
     frozen = [each for each in parts if isinstance(each, FrozenEstimator)]
     left = {id(each) for each in (*shared, *(one for each in frozen for one in reachable(each)))}
     for part in parts:
-        if id(part) in left:
-            continue
         kind: Any = type(part)
-        if kind is ColumnTransformer:
-            part.__class__ = _PublicColumnTransformer
-        elif kind is FeatureUnion:
-            part.__class__ = _PublicFeatureUnion
-        elif kind is SchemaEncoder:
-            continue  # its fit uses only the names of columns, and it encodes cell by cell
+        # The fit of a SchemaEncoder uses only the names of columns, and it encodes cell by cell.
+        if id(part) in left or kind is SchemaEncoder:
+            continue
+        if kind in _PUBLIC_CLASSES:
+            part.__class__ = _PUBLIC_CLASSES[kind]
         elif learns_nothing(part) and hasattr(part, "transform"):
             part.__class__ = _fitted_to_made_up_records(kind)
 
@@ -193,6 +190,12 @@ class _PublicFeatureUnion(FeatureUnion):
 
     def _hstack(self, Xs):
         return super()._hstack([_converted_frame(X) for X in Xs])
+
+
+_PUBLIC_CLASSES: dict[type, type] = {
+    ColumnTransformer: _PublicColumnTransformer,
+    FeatureUnion: _PublicFeatureUnion,
+}
 
 
 class _PublicFrozenEstimator(FrozenEstimator):

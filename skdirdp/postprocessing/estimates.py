@@ -164,6 +164,14 @@ def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndar
     return estimate_shares([stack.variable_cells(0)], HISTOGRAMS)[0].shares[0]
 
 
+def project_counts(values: np.ndarray, total: float) -> np.ndarray:
+    """Return the nearest non-negative numbers with the given sum."""
+    falling = np.sort(values)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
+    last = np.flatnonzero(falling > excess)[-1]
+    return np.maximum(values - excess[last], 0.0)
+
+
 def _estimate_by_width(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:
     """Estimate wide rows with their own prior, and other rows with the given one."""
     found = {

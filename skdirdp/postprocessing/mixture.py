@@ -20,7 +20,7 @@ from scipy.special import erfcx, ndtr
 
 from ..numerics.rows import row_blocks
 
-#: Rows with at least so many columns are wide, such as rows of words. Chosen by `text`.
+#: Rows with at least this many columns are wide, such as rows of words. Chosen by `text`.
 WIDE = 64
 # Distances of the cells that count as adjacent, the relative deviation of a cell from them, and
 # the prior variance of their common factor. Chosen by `naive-bayes-fresh`.

@@ -13,9 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from ..accounting import Composition
+from ..accounting.attacks import AttackBounds
 from ..accounting.composition import PrivacyCurves
 from .redact import check_output, is_stream
-from .statements import EXAMPLE_DELTA, Claim, exceptions_to, number, rounded_up, visible
+from .statements import (
+    EXAMPLE_DELTA,
+    EXAMPLE_RATE,
+    Claim,
+    exceptions_to,
+    number,
+    percent_up,
+    rounded_up,
+    visible,
+)
 
 #: Not covered by any statement of differential privacy: docs/statement.md.
 _NEVER_COVERED = (
@@ -32,6 +42,8 @@ _NEVER_COVERED = (
     "A legal conclusion. Whether a publication is anonymous in the sense of a law is for a "
     "lawyer to judge.",
 )
+#: False-positive rates and prior probabilities of the tables about attacks.
+_RATES, _PRIORS = (0.001, EXAMPLE_RATE, 0.05, 0.1), (0.01, 0.1, 0.5)
 _CLASSES = {"time": "date", "first": "date", "last": "date", "label": "label"}
 
 Mechanisms = Sequence[tuple[PrivacyCurves, int]]
@@ -125,6 +137,75 @@ def not_covered(also: Sequence[str] = ()) -> Markup:
     return section("What is not covered", tag("ul", *items))
 
 
+def in_plain_words(
+    claim: Claim, attacks: AttackBounds, leaks: Sequence[str] = (), what: str = "the model"
+) -> Markup:
+    """Return the section that answers what is protected, against whom, how strongly, what not."""
+    title = "In plain words"
+    if not claim.holds:
+        return section(title, tag("p", f"Nothing is protected: {what} was made without noise."))
+    unit = f"{claim.protected[0].upper()}{claim.protected[1:]}"
+    hidden = "what it contains"
+    if claim.adjacency.startswith("add_remove"):
+        hidden = "what it contains, and whether it was used at all"
+    elif claim.adjacency == "replace":
+        hidden = "what it contains, but not that it was used, nor how many records there are"
+    answers = [
+        ("What is protected?", f"{unit}: {hidden}. The same holds for every other one."),
+        (
+            "Against whom?",
+            f"Against everybody who sees {what}, now and later, whatever they know about all the "
+            "others, whatever other data they have, and however long they compute. Not against "
+            "those who have the data themselves.",
+        ),
+        ("How strongly?", *_strength(claim, attacks)),
+        (
+            "What is not protected?",
+            *(tag("span", f"{sentence} ", class_="warn") for sentence in leaks),
+            "What is true of people in general, the common secrets of several people, and what "
+            "was declared public. The list at the end of this page says more.",
+        ),
+    ]
+    return section(
+        title,
+        *(tag("div", tag("h3", name), tag("div", *texts)) for name, *texts in answers),
+        tag("h3", "Detections and false alarms"),
+        _trade_off_figure(attacks),
+    )
+
+
+def _strength(claim: Claim, attacks: AttackBounds) -> list[Any]:
+    start = (
+        f"Suppose that somebody knows everything else, and tries to find out {claim.question}. The "
+        "tables have the best that any method can do. A false alarm is a wrong accusation; without "
+        "a release, detections are as rare as false alarms."
+    )
+    alarms = ["false alarms", "detections, at most"]
+    rates = [(percent_up(x), percent_up(float(attacks.true_positive_rate(x)))) for x in _RATES]
+    beliefs = ["believed before", f"after an alarm ({percent_up(EXAMPLE_RATE)} false), at most"]
+    posteriors = [(percent_up(x), percent_up(attacks.posterior(x))) for x in _PRIORS]
+    guess = percent_up(attacks.advantage() / 2, 50)
+    end = (
+        f"If both answers are equally likely, at most {guess} of guesses are right; without a "
+        "release it is 50%."
+    )
+    tables = (table(alarms, rates, numbers=alarms), table(beliefs, posteriors, numbers=beliefs))
+    return [tag("p", start), tag("div", *map(wide, tables), class_="pair"), tag("p", end)]
+
+
+def _trade_off_figure(attacks: AttackBounds) -> Markup:
+    from ..displays.privacy import TradeOffDisplay
+
+    display = TradeOffDisplay(*attacks.trade_off())
+    caption = (
+        "Upper limit for the detections of any method, by its false alarms. On the diagonal, a "
+        "method is as good as blind guessing."
+    )
+    points = zip(*(values[::20] for values in display.points), strict=True)
+    rows = [tuple(map(percent_up, point)) for point in points]
+    return _figure("attacks", display, caption, ["false alarms", "detections, at most"], rows)
+
+
 def budget_bar(share: float, text: str) -> Markup:
     """Return a bar that shows the used share of a limit, for a notebook."""
     style = "height:.5em;background:currentColor;border-radius:.25em;opacity:.7"
@@ -186,14 +267,9 @@ def _figure(
     return tag("figure", content, tag("figcaption", caption))
 
 
-def model_page(
-    sentence: str,
-    claim: Claim,
-    mechanisms: Mechanisms,
-    leaks: Sequence[str],
-    steps: Sequence[tuple[str, Mechanisms]],
-) -> str:
-    """Return the page on the guarantee of one fit, its mechanisms, and what is not covered."""
+def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]]) -> str:
+    """Return the page on a `PrivacyReport`: its guarantee, mechanisms, and what is not covered."""
+    mechanisms, leaks = report.mechanisms, exceptions_to(report.not_covered)
     answers = [("budget, ε", number(claim.epsilon))]
     if claim.order is not None:
         answers.append(("Rényi order, λ", number(claim.order)))
@@ -209,11 +285,12 @@ def model_page(
         text = "There is no profile: nothing was released, or something without noise."
         profile = tag("p", text)
     body = [
-        statement(sentence),
+        statement(report.statement()),
         facts(answers),
+        in_plain_words(claim, report, leaks),
         section("What was released", *_releases(claim, mechanisms, steps)),
         section("The privacy profile", profile),
-        not_covered(exceptions_to(leaks)),
+        not_covered(leaks),
     ]
     return page("Privacy of a model", body)
 

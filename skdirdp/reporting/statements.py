@@ -9,10 +9,13 @@ from typing import Any
 
 from .._messages import format_exact, plural
 from ..accounting import RenyiDP
+from ..accounting.attacks import AttackBounds
 from ..accounting.worst_case import VECTORS, relation_kind
 
 #: Delta at which a Renyi guarantee, which has no delta, is explained.
 EXAMPLE_DELTA = 1e-5
+#: False-positive rate at which attacks are explained.
+EXAMPLE_RATE = 0.01
 RECORD = "record"
 #: Explanation of an adaptive limit, next to the share of it that is spent.
 ADAPTIVE_LIMIT = (
@@ -108,6 +111,15 @@ class Claim:
         return f"That is: {start} e^ε = {factor_up(self.epsilon)}{up_to}."
 
     @property
+    def question(self) -> str:
+        """The question that an attack tries to answer."""
+        if self._is_of_vectors:
+            return "which of two vectors within these limits was used"
+        if self.adjacency.startswith("add_remove"):
+            return f"whether {self.protected}{self._comma} was used or not"
+        return f"which of two versions of {self.protected}{self._comma} was used"
+
+    @property
     def _is_of_vectors(self) -> bool:
         return relation_kind(self.adjacency) == VECTORS
 
@@ -132,7 +144,24 @@ def exceptions_to(not_covered: Sequence[str]) -> list[str]:
     return sentences
 
 
-def model_statement(claim: Claim, not_covered: Sequence[str], n_records: int | None = None) -> str:
+def attack_sentences(claim: Claim, attacks: AttackBounds) -> str:
+    """Return bounds on attacks as sentences."""
+    rate, few = float(attacks.true_positive_rate(EXAMPLE_RATE)), percent_up(EXAMPLE_RATE)
+    return (
+        "Suppose that somebody knows everything else, and tries to find out "
+        f"{claim.question}. With false alarms in {few} of cases, the answer is found in at most "
+        f"{percent_up(rate)} of cases; blind guessing finds it in {few}. If both answers are "
+        "equally likely beforehand, a guess is right with a probability of at most "
+        f"{percent_up(attacks.advantage() / 2, 50)}; without the publication it is 50%."
+    )
+
+
+def model_statement(
+    claim: Claim,
+    not_covered: Sequence[str],
+    n_records: int | None = None,
+    attacks: AttackBounds | None = None,
+) -> str:
     """Return the statement for one model; pass the number of records only if it is public."""
     records = "the records" if n_records is None else plural(n_records, "record")
     if not claim.holds:
@@ -144,7 +173,10 @@ def model_statement(claim: Claim, not_covered: Sequence[str], n_records: int | N
         f"The published model was computed from {records} by a randomised procedure that is "
         f"{claim.kind} with respect to {claim.against}."
     )
-    return " ".join([sentence, claim.meaning, *exceptions_to(not_covered)])
+    meaning = (
+        [claim.meaning] if attacks is None else [claim.meaning, attack_sentences(claim, attacks)]
+    )
+    return " ".join([sentence, *meaning, *exceptions_to(not_covered)])
 
 
 @dataclass(frozen=True)
@@ -157,6 +189,7 @@ class LedgerFacts:
     total: Claim  # of all charges, if their budgets were fixed in advance
     adaptive: bool
     admitted: bool = True  # whether the limit admitted all charges; merged charges were not
+    attacks: AttackBounds | None = None  # bounds that hold together with the claim
 
     @property
     def claim(self) -> Claim:
@@ -201,7 +234,10 @@ def ledger_statement(facts: LedgerFacts) -> str:
         if facts.limit is None:
             why = "the ledger has no limit"
         condition += f" Nothing can be stated for adaptively chosen budgets, since {why}."
-    return " ".join([sentence, claim.meaning, condition, _EXCEPT_MODELS])
+    meaning = claim.meaning
+    if facts.attacks is not None:
+        meaning += f" {attack_sentences(claim, facts.attacks)}"
+    return " ".join([sentence, meaning, condition, _EXCEPT_MODELS])
 
 
 def terms(claim: Claim) -> str:
@@ -219,6 +255,14 @@ def rounded_up(value: float) -> str:
 def rounded_down(value: float) -> str:
     """Return a remaining budget in few digits, never too large."""
     return _rounded(value, ROUND_FLOOR)
+
+
+def percent_up(share: float, plus: int = 0) -> str:
+    """Return a share in percent with two decimals, rounded up, at most 100%."""
+    percent = plus + 100 * Decimal(share)
+    # The decimal expansion of 0.01 as a float is above 1%.
+    percent = min(percent - abs(percent) * Decimal("1e-15"), Decimal(100))
+    return f"{_to_text(percent, -2, ROUND_CEILING)}%"
 
 
 def _rounded(value: float, rounding: str) -> str:

@@ -328,6 +328,8 @@ def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = 
         return Records({name: X[name] for name in X.columns}, int(X.shape[0]))
     if sparse.issparse(X):
         raise TypeError("X must be a DataFrame or a dense array; got a sparse matrix")
+    if isinstance(X, list | tuple) and not X and columns is not None:
+        return Records({name: [] for name in columns}, 0)
     with errors_without_data(X=X):
         values, n_records = _array_columns(X)
     names = list(range(len(values))) if columns is None else list(columns)
@@ -343,8 +345,11 @@ def _array_columns(X: Any) -> tuple[list[Any], int]:
     """Return the columns of an array or of a list of rows, and the number of records."""
     if isinstance(X, list | tuple) and len(X):
         # numpy would look into cells, and convert some.
-        if any(isinstance(row, str | bytes) or not isinstance(row, Iterable) for row in X):
-            raise ValueError("X must have two dimensions, records and columns; some rows have none")
+        if not all(map(is_row, X)):
+            raise ValueError(
+                "X must have two dimensions, records and columns; some records are no sequences of "
+                "cells"
+            )
         rows = [list(row) for row in X]
         if len(set(map(len, rows))) > 1:
             raise ValueError("X must have rows of one length; some are longer than others")

@@ -5,11 +5,14 @@ name, so that no optional library is imported unless the user has imported it.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from .arrays import list_cells, object_array
+from .kinds import Ignored, Names
 
 _SPARK_TYPES = r"pyspark\.sql\..*DataFrame"
 #: Patterns of the full names of types that are not in memory.
@@ -42,23 +45,78 @@ def has_type(X: Any, types: str) -> bool:
 def table_blocks(X: Any, columns: list[Any] | None = None) -> Iterator[Any]:
     """Iterate over the records of a table in blocks that are in memory, at least one.
 
-    A table in memory is one block. `columns` selects columns of PyArrow datasets and streams.
+    A table in memory is one block. `columns` selects columns of tables that are not in memory.
     """
     if has_type(X, _NARWHALS_TYPES):
         X = X.to_native()
     if has_type(X, DASK_TYPES):
-        yield from _dask_blocks(X)
+        yield from _dask_blocks(X if columns is None else X[columns])
     elif has_type(X, ARROW_TYPES):
         yield from _arrow_blocks(X, columns)
     elif hasattr(X, "collect_batches"):  # Polars
+        X = X if columns is None else X.select(columns)
         empty = X.collect_schema().to_frame()
         yield from _or_empty(X.collect_batches(chunk_size=BLOCK_ROWS, maintain_order=True), empty)
     elif has_type(X, _SPARK_TYPES):
-        yield from _or_empty(_spark_blocks(X), pd.DataFrame(columns=X.columns))
+        blocks = _spark_blocks(X)
+        if columns is not None:
+            blocks = (block.select(columns) for block in blocks)
+        yield from _or_empty(blocks, pd.DataFrame(columns=columns or X.columns))
     elif has_type(X, FRAME_TYPES):
         yield from _arrow_blocks(_arrow_reader(X), columns)
     else:
         yield X
+
+
+def is_in_memory(X: Any) -> bool:
+    """Return whether a table is in memory."""
+    return not has_type(X, f"{DASK_TYPES}|{ARROW_TYPES}|{FRAME_TYPES}")
+
+
+def check_order(person: Hashable | None, X: Any) -> None:
+    """Refuse persons in a table whose records have no fixed order."""
+    # Otherwise the records of one person could determine which ones of another are counted.
+    if person is not None and has_type(X, FRAME_TYPES):
+        raise TypeError(
+            "X must be in memory, a Dask collection or a PyArrow dataset if its schema has a "
+            "person; got a lazy frame. Its rows have no fixed order, so the first rows of a person "
+            "are not defined. Collect it, or write it to Parquet files"
+        )
+
+
+def collect_columns(
+    schema: Any,
+    blocks: Iterable[Mapping[Any, Any]],
+    to_cells: Callable[[Any], pd.Series] | None = None,
+) -> dict[Any, Any]:
+    """Return the columns of several blocks as values of their declared types.
+
+    Cells are encoded block by block, so that the blocks are not kept. `to_cells` converts cells
+    that have no code: keys and names. Ignored columns are left out.
+    """
+    parts: dict[Any, list[Any]] = {}
+    for block in blocks:
+        for name, cells in block.items():
+            kind = schema[name]
+            if isinstance(kind, Ignored):
+                continue
+            if kind.is_counted and not isinstance(kind, Names):
+                part = schema.encode_column(name, cells)
+            else:
+                part = (to_cells or _objects)(cells)
+            parts.setdefault(name, []).append(part)
+    columns = {}
+    for name in list(parts):
+        found = parts.pop(name)
+        if isinstance(found[0], pd.Series):
+            columns[name] = pd.concat(found, ignore_index=True)
+        else:
+            columns[name] = schema[name].decode(np.concatenate(found))
+    return columns
+
+
+def _objects(cells: Any) -> pd.Series:
+    return pd.Series(object_array(list_cells(cells)), dtype=object)
 
 
 def _or_empty(blocks: Iterable[Any], empty: Any) -> Iterator[Any]:
@@ -132,7 +190,12 @@ def empty_frame(X: Any) -> pd.DataFrame:
 
 
 def block_frame(block: Any) -> pd.DataFrame:
-    """Convert an Arrow batch; integers and booleans keep their type if some are missing."""
+    """Convert an Arrow batch; integers and booleans keep their type if some are missing.
+
+    Other frames are returned unchanged.
+    """
+    if not hasattr(block, "column_names"):
+        return block
     frame = block.to_pandas()
     for name, column in zip(block.schema.names, block.columns, strict=True):
         if column.null_count and str(column.type) in _NULLABLE:

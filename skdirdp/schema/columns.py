@@ -6,7 +6,7 @@ integers with missing values, choose one type from all cells.
 """
 
 import re
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -48,15 +48,16 @@ def factorise(
     values: Any,
     rows: np.ndarray | None = None,
     *,
-    missing_values: frozenset = frozenset(),
+    is_missing: Callable[[Any], bool] | None = None,
     fractions: bool = True,
 ) -> tuple[np.ndarray, list[Any]]:
     """Return the codes of the cells in `rows`, and the distinct values that they refer to.
 
     Two cells have the same code if they have the same type and value. Codes are `MISSING` or
     `OUTSIDE` for cells without a value to publish. The distinct values are rebuilt, and each
-    occurs in a counted row. Equal values of several types, such as 1 and True, are separate. If
-    `fractions` is False, numbers that are not whole are `OUTSIDE`.
+    occurs in a counted row. Equal values of several types, such as 1 and True, are separate. Values
+    of which `is_missing` is true are `MISSING`. If `fractions` is False, numbers that are not whole
+    are `OUTSIDE`.
     """
     codes, distinct = distinct_cells(values)
     codes = codes if rows is None else codes[rows]
@@ -65,7 +66,7 @@ def factorise(
     kept: list[Any] = []
     for value, occurs in zip(distinct, occurring.tolist(), strict=True):
         is_name = fractions or not isinstance(value, float) or value.is_integer()
-        if value in missing_values:
+        if is_missing is not None and value is not UNKNOWN and is_missing(value):
             renumbered.append(MISSING)
         elif occurs and is_name and value is not UNKNOWN:
             renumbered.append(len(kept))
@@ -163,11 +164,16 @@ def column_numbers(
     Texts are parsed, and numbers beyond the range of floats are infinite.
     """
     numbers, wrong = _numbers(values, missing_values)
-    found = map(_number, map(rebuild, missing_values))
-    absent = [number for number in found if number is not None and number == number]
+    absent = numbers_among(missing_values)
     if absent:
         numbers[np.isin(numbers, absent)] = np.nan
     return numbers, wrong
+
+
+def numbers_among(values: Iterable[Any]) -> list[float]:
+    """Return the declared values that are numbers, or spell one."""
+    found = map(_number, map(rebuild, values))
+    return [number for number in found if number is not None and number == number]
 
 
 def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
@@ -226,13 +232,30 @@ def column_times(
 
     Times with a zone are in UTC.
     """
+    times, wrong = _times(values, format, missing_values)
+    absent = times_among(missing_values, format)
+    if len(absent):
+        nearest = clip_times(times, datetime.min, datetime.max).astype("M8[us]")
+        times = np.where(np.isin(nearest, absent), np.datetime64("NaT"), times)
+    return times, wrong
+
+
+def times_among(values: Iterable[Any], format: str | None) -> np.ndarray:
+    """Return the declared values that are times, or spell one in ISO 8601 or the format."""
+    found = [parse_time(value) or parse_time(value, format) for value in values]
+    return np.array([time for time in found if time is not None], dtype="M8[us]")
+
+
+def _times(
+    values: Any, format: str | None, missing_values: frozenset
+) -> tuple[np.ndarray, np.ndarray]:
     codes, distinct = _distinct_texts_or_categories(values)
-    if codes is None and getattr(getattr(values, "dtype", None), "kind", None) in ("i", "u", "f"):
+    cells = _cells_of_column(values) if codes is None else _Cells([])
+    if cells.has_dtype and cells.data.dtype.kind in "iuf":  # years
         codes, distinct = distinct_cells(values)
     if codes is not None:
         times, wrong = _each_time(distinct, format, missing_values)
         return np.append(times, np.datetime64("NaT"))[codes], np.append(wrong, False)[codes]
-    cells = _cells_of_column(values)
     if not cells.has_dtype:
         return _each_time(cells.to_list(), format, missing_values)
     is_time = cells.data.dtype.kind == "M"
@@ -403,9 +426,11 @@ def distinct_cells(
     Cells whose type cannot be rebuilt are looked up among the public values in `declared`.
     """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = pd.Series(values)
-        codes, distinct = distinct_cells(values.cat.categories, declared)
-        return np.append(codes, MISSING)[values.cat.codes.to_numpy()], distinct
+        values = getattr(values, "array", values)  # of a Series or an Index
+        codes, distinct = distinct_cells(values.categories, declared)
+        if np.array_equal(codes, np.arange(len(codes))):  # a copy is faster than indexing
+            return values.codes.astype(np.intp), distinct
+        return np.append(codes, MISSING)[values.codes], distinct
     cells = _cells_of_column(values)
     if not cells.has_dtype:
         texts = _numbered_texts(cells.data)
@@ -430,8 +455,8 @@ def distinct_cells(
 def _distinct_texts_or_categories(values: Any) -> tuple[np.ndarray | None, list[Any]]:
     """Return codes and distinct values of texts or of a pandas categorical; None for others."""
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = pd.Series(values)
-        return values.cat.codes.to_numpy(), list(values.cat.categories)
+        values = getattr(values, "array", values)  # of a Series or an Index
+        return values.codes, list(values.categories)
     cells = _cells_of_column(values)
     texts = None if cells.has_dtype else _numbered_texts(cells.data)
     return (None, []) if texts is None else texts

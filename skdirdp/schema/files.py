@@ -21,6 +21,7 @@ else:
 import numpy as np
 import pandas as pd
 
+from .arrays import column_names
 from .columns import parse_number, parse_time
 from .kinds import (
     RESOLUTIONS,
@@ -235,7 +236,7 @@ def draft(header: Any) -> str:
         with _csv_rows(header) as rows:
             names = next(rows, [])
     else:
-        names = list(getattr(header, "columns", header))
+        names = column_names(header) or list(getattr(header, "columns", header))
     if not names or not all(isinstance(name, str) for name in names):
         raise ValueError("header must have names of columns, which are texts")
     if len(set(names)) < len(names):

@@ -1,14 +1,17 @@
 """Ids of persons, converted one by one.
 
-Ids are whole numbers or strings. The number 12, the float 12.0 and the text "12" are the same id;
-"012" is another id. In `groups`, other objects and floats that may be rounded raise an error. In
-the key column of a schema, records with such cells belong to no person, and are not counted.
+Ids are whole numbers, strings or UUIDs. The number 12, the float 12.0 and the text "12" are the
+same id; "012" is another id. In `groups`, other objects and floats that may be rounded raise an
+error. In the key column of a schema, records with such cells belong to no person, and are not
+counted.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
+from decimal import Decimal
 from enum import Enum
 from numbers import Integral
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from scipy import sparse
@@ -85,6 +88,12 @@ def _id(value: Any) -> Any:
         if abs(whole) < _exact_below(type(value)) and int(whole) == value:
             return int(whole)
         raise ValueError(f"{_WANTED}; some are not whole, or too large to be exact floats")
+    if isinstance(value, Decimal):
+        if value.is_finite() and value.adjusted() < _LONGEST_NUMBER and value == int(value):
+            return int(value)
+        raise ValueError(f"{_WANTED}; some are missing or not whole")
+    if isinstance(value, UUID):
+        return str(value)
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         raise ValueError(f"{_WANTED}; some are missing")
     raise TypeError(f"{_WANTED}; got one of type {type(value).__name__}")

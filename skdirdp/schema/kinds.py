@@ -26,8 +26,10 @@ from .columns import (
     column_times,
     distinct_cells,
     factorise,
+    numbers_among,
     parse_number,
     parse_time,
+    times_among,
 )
 from .values import UNKNOWN, rebuild, sort_values
 
@@ -532,14 +534,16 @@ class Numbers(_Ordered):
         numbers, wrong = column_numbers(values, missing_values)
         missing, outside = self._absent
         is_missing = np.isnan(numbers)
-        if not self.whole:
-            codes = np.clip(numbers, self.low, self.high)
-        else:
+        np.clip(numbers, self.low, self.high, out=numbers)
+        if self.whole:
             numbers[is_missing] = self.low
-            np.clip(numbers, self.low, self.high, out=numbers)
-            whole = np.floor(numbers)
-            whole += numbers - whole >= 0.5  # adding 0.5 first would round large numbers
-            codes = whole.astype(np.int64) - self.low
+            rounded = np.floor(numbers)
+            rounded += numbers - rounded >= 0.5  # adding 0.5 first would round large numbers
+            numbers = rounded
+        absent = numbers_among(missing_values)
+        if absent:  # otherwise the value of a code could have another code
+            is_missing |= np.isin(numbers, absent)
+        codes = numbers.astype(np.int64) - self.low if self.whole else numbers
         codes[is_missing] = missing
         codes[wrong] = outside
         return codes
@@ -649,6 +653,10 @@ class Dates(_Ordered):
         # A conversion of far times to a finer unit would overflow.
         codes = self._ticks(clip_times(times, self.low, self.high))
         np.clip(codes, 0, int(self._range[1]), out=codes)
+        absent = times_among(missing_values, self.format)
+        if len(absent):  # otherwise the value of a code could have another code
+            is_value = absent.astype(self._unit).astype("M8[us]") == absent
+            is_missing |= np.isin(codes, self._ticks(absent[is_value]))
         codes[is_missing] = MISSING
         codes[wrong] = OUTSIDE
         return codes
@@ -698,8 +706,11 @@ class Names(Kind):
 
         Fractions do not fit. Codes are `MISSING` and `OUTSIDE` for cells without a value.
         """
+        absent = Categories(tuple(missing_values))
         with errors_without_data(**{f"column {name!r} of X": values}):
-            return factorise(values, rows, missing_values=missing_values, fractions=False)
+            return factorise(
+                values, rows, is_missing=lambda value: absent.find(value) >= 0, fractions=False
+            )
 
     def describe(self) -> str:
         return "categories that are found privately"
@@ -750,7 +761,7 @@ def as_kind(declared: Any) -> Kind:
 def raise_faults(what: str, faults: Mapping[Any, str]) -> None:
     """Raise one error for all faulty columns, if there are any."""
     if faults:
-        listed = "".join(f"\n  {name!r}: {fault}" for name, fault in faults.items())
+        listed = ";".join(f"\n  {name!r}: {fault}" for name, fault in faults.items())
         raise ValueError(f"{what}:{listed}")
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._messages import errors_without_data, warn
 from . import files
 from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
-from .blocks import table_blocks
+from .blocks import check_order, collect_columns, is_in_memory, table_blocks
 from .keys import key_ids
 from .kinds import (
     Categories,
@@ -60,7 +60,8 @@ class Schema:
     max_rows : int, default=1
         Largest number of counted records of a person.
     missing_values : sequence of values, default=("",)
-        Values that mean a missing value in every column, in addition to None, NaN and NaT.
+        Values that mean a missing value in every column and every type, in addition to None, NaN
+        and NaT.
     strict : bool, default=False
         If False, a cell that does not fit its column is "other" or missing, for that record alone.
         If True, it raises an error that names the column. Such an error is itself an output that
@@ -307,8 +308,9 @@ class Schema:
 
         Parameters
         ----------
-        table : DataFrame, Arrow table, or array or list of rows
-            The columns of an array are in the order of the schema.
+        table : DataFrame, Arrow table, array or list of rows, or table that is not in memory
+            The columns of an array are in the order of the schema. Tables that are not in memory
+            are read block by block, and returned as values of the declared types.
         optional : columns, or True, default=()
             Columns that the table may lack; True for all.
 
@@ -316,6 +318,12 @@ class Schema:
         -------
         Records
         """
+        if not is_in_memory(table):
+            check_order(self.person, table)
+            with errors_without_data(X=table):
+                blocks = (self.records(block, optional).columns for block in table_blocks(table))
+                columns = collect_columns(self, blocks)
+            return Records(columns, max(map(len, columns.values()), default=0))
         records = as_records(table, list(self._columns))
         faults = {
             name: "is not declared in the schema" for name in records.names if name not in self
@@ -524,21 +532,8 @@ class Schema:
         -------
         DataFrame
         """
-        blocks: dict[str, list[Any]] = {}
-        for texts in files.csv_blocks(path, self):
-            for name, cells in texts.items():
-                # Compact arrays, so that the texts of earlier blocks are not kept.
-                is_text = not self[name].is_counted or self._is_open(name)
-                block = files.text_column(cells) if is_text else self.encode_column(name, cells)
-                blocks.setdefault(name, []).append(block)
-        columns = {}
-        for name in list(blocks):
-            parts = blocks.pop(name)
-            if isinstance(parts[0], pd.Series):
-                columns[name] = pd.concat(parts, ignore_index=True)
-            else:
-                columns[name] = self[name].decode(np.concatenate(parts))
-        return pd.DataFrame(columns, copy=False)
+        blocks = files.csv_blocks(path, self)
+        return pd.DataFrame(collect_columns(self, blocks, files.text_column), copy=False)
 
     # Protocols ----------------------------------------------------------------------------
 
@@ -598,8 +593,8 @@ def _check_columns(
     for name, declared in columns.items():
         try:
             kind = kinds[name] = as_kind(declared)
-            if isinstance(kind, Categories) and not absent.keys().isdisjoint(kind.states):
-                faults[name] = "a category must not be in missing_values too"
+            if isinstance(kind, Categories) and any(kind.find(value) >= 0 for value in absent):
+                faults[name] = "a category must not be in missing_values too, nor the text for it"
         except (TypeError, ValueError, OverflowError) as error:
             faults[name] = str(error)
     if person is not None and person not in faults:
@@ -731,8 +726,8 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
         if any(is_open.values()):
             listed = ", ".join(repr(name) for name in names if is_open[name])
             raise ValueError(
-                f"columns must have public values to be encoded; {listed} have none. List their "
-                "values, or leave them out with Schema.ignore()"
+                f"columns must have public values to be encoded; there are none of {listed}. List "
+                "them, or leave the columns out with Schema.ignore()"
             )
         self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = len(names)

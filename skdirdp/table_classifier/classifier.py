@@ -1,25 +1,28 @@
 """Private additive classifier for tables."""
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
-from scipy.optimize import isotonic_regression
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from .._contributions import Weights, count_cells, sum_vectors
+from .._contributions import Weights, check_given_counts
 from .._messages import errors_without_data
 from .._persons import CountedRows, Unit, check_person, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
-from .._validation import check_cells, check_classes, encode_labels
+from .._validation import check_cells, check_classes, check_tables, encode_labels
 from ..base import Budget, CountingEstimator, PrivacyReport
 from ..engines import Part, lazy_for_dask, open_table
 from ..mechanisms import CountTable
@@ -27,37 +30,31 @@ from ..mechanisms.splitting import calibrate_gaussian
 from ..mechanisms.tables import ContributionBound
 from ..schema import (
     NO_PERSON,
+    OUTSIDE,
     Categories,
-    FineGrid,
+    Dates,
     Names,
     Records,
     Schema,
     as_labels,
     as_numbers,
+    check_order,
     convert_ids,
     declared_labels,
-    kind_grid,
-    quantile_borders,
     raise_faults,
     read_labels,
     table_blocks,
     to_common_dtype,
 )
-from .model import AdditiveModel, ClassTables, Covariance, MergedCells, calibrate
-from .releases import (
-    RESIDUAL_NORM,
-    Plan,
-    Releases,
-    calibration_table,
-    count_classes,
-    count_pairs,
-    residual_vectors,
-)
+from .model import AdditiveModel, ClassTables, Covariance, Estimate, MergedCells, calibrate
+from .releases import SIZE_SHARE, Column, EncodedRecords, GivenCounts, Plan, RecordCounts, Releases
 
-# Fine bins of numeric columns, from which bins are made.
-_N_FINE_BINS = 256
 # Cells of all columns after merging. The tables of pairs have at most half of its square.
 _MAX_CELLS = 1500
+
+
+# In exported models, missing numbers are replaced by the first, and have the bin below the second.
+_MISSING, _BELOW = -1e300, -1e299
 
 
 class ClassifierReport(PrivacyReport):
@@ -67,66 +64,6 @@ class ClassifierReport(PrivacyReport):
         ((gaussian, _),) = self.mechanisms
         steps = "histograms, tables of classes and of pairs of columns, and residual sums"
         return f"{steps} released at the privacy cost of one table by {gaussian}"
-
-
-@dataclass(frozen=True)
-class _Column:
-    """Public encoding of a column: categories, or fine bins of numbers and dates."""
-
-    name: Hashable
-    kind: Any
-
-    @property
-    def grid(self) -> FineGrid | None:
-        """Fine bins, None for categories."""
-        is_category = isinstance(self.kind, Categories)
-        return None if is_category else kind_grid(self.kind, _N_FINE_BINS, "mixed")
-
-    @property
-    def n_codes(self) -> int:
-        return self.kind.n_cells if self.grid is None else self.grid.n_counts
-
-    def encode(self, schema: Schema, values: Any) -> np.ndarray:
-        """Return the category or fine bin of each cell, in a compact type."""
-        codes = schema.encode_column(self.name, values)
-        if self.grid is not None:
-            codes = self.grid.codes(self.kind.to_axis(codes))
-        return codes.astype(np.min_scalar_type(self.n_codes))
-
-    def bins_from_histogram(self, noisy: np.ndarray, n_bins: int) -> np.ndarray:
-        """Return the bin of each fine bin, from a noisy histogram."""
-        assert self.grid is not None
-        n_fine = self.grid.n_bins
-        shares = noisy[:n_fine] / max(float(noisy[:n_fine].sum()), 1.0)
-        shares = shares + (1 - shares.sum()) / n_fine
-        inner = np.clip(isotonic_regression(np.cumsum(shares)[:-1]).x, 0.0, 1.0)
-        cdf = np.concatenate([[0.0], inner, [1.0]])
-        borders = quantile_borders(cdf, min(n_bins, n_fine))
-        bins = np.searchsorted(borders[1:-1], np.arange(self.grid.n_counts), side="right")
-        bins[n_fine:] = len(borders) - 1  # missing values
-        return bins
-
-    def labels(self, bins: np.ndarray) -> list[Hashable]:
-        """Return the labels of the categories, or of the bins of fine bins."""
-        if self.grid is None:
-            return self.kind.labels()
-        n_fine = self.grid.n_bins
-        firsts = np.flatnonzero(np.diff(bins[:n_fine], prepend=-1))
-        edges: Any = self.grid.edges[np.append(firsts, n_fine)]
-        if hasattr(self.kind, "resolution"):
-            edges = self.kind.decode(np.minimum(edges, self.kind.axis_bounds[1]).astype(np.int64))
-        found = [pd.Interval(a, b, closed="left") for a, b in pairwise(edges)]
-        return [*found, *["(missing)"] * self.kind.missing]
-
-
-@dataclass(frozen=True)
-class _EncodedRecords:
-    """Codes of the counted records. They are kept only during a fit."""
-
-    columns: list[np.ndarray]  # codes of each column
-    labels: np.ndarray  # positions of the labels among the classes
-    weights: Weights
-    counted: CountedRows
 
 
 def _check_weight(weight: Any, n_records: int, *, is_part: bool = False) -> np.ndarray | None:
@@ -222,7 +159,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     >>> rng = np.random.default_rng(0)
     >>> age = rng.integers(18, 90, 20_000)
     >>> ward = rng.choice(["A", "B"], 20_000)
-    >>> risk = 0.1 + 0.5 * (age > 60) * (ward == "B")
+    >>> risk = np.where(age > 60, 0.8, 0.2) + np.where(ward == "B", 0.1, -0.1)
     >>> visits = pd.DataFrame({"age": age, "ward": ward, "again": rng.random(20_000) < risk})
     >>> schema = Schema({"age": (18, 90), "ward": ["A", "B"], "again": bool})
     >>> model = PrivateTableClassifier(schema, epsilon=1.0).fit(visits, y="again")
@@ -248,7 +185,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     calibration: ClassVar[str] = "exact"  # type: ignore[misc]
 
     _schema_: Schema
-    _columns_: list[_Column]
+    _columns_: list[Column]
     _bins_: list[np.ndarray]
     _model_: AdditiveModel
 
@@ -313,16 +250,97 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             records, leaks = self._read(X, y, sample_weight, groups, context.is_private)
             unit, bound = records.counted.unit, ContributionBound(records.weights.bound)
             releases = self._plan(context.budget, unit, bound)
-            n_public = self._public_size(records, context.budget)
+            n_public = self._public_size(records.counted, context.budget)
             self._warn_of_leak(leaks)
 
             releases.start(self._charge(*releases.joint.as_charge(), unit))
-            self._learn(records, releases, n_public)
-            n_records = records.counted.n_rows if self._has_public_rows(records, context) else None
-            parts = releases.joint.parts
-            report = self._report(context.budget, parts, leaks, unit, n_records)
-            self.privacy_ = ClassifierReport(**vars(report))
+            self._learn(RecordCounts(records), releases, n_public, len(records.labels))
+            self._set_report(context.budget, releases, leaks, records.counted)
         return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit_counts(
+        self, tables: Mapping[str, Any], *, y: Any, n_samples: int
+    ) -> "PrivateTableClassifier":
+        """Fit the model to counts, and release it.
+
+        Columns have the categories or the public bins of the schema, with missing values last, if
+        they are allowed. Without records there are no calibration and no Newton step. Each
+        record must have contributed at most `max_weight` (1 if None) to one cell of each table.
+        This cannot be checked.
+
+        Parameters
+        ----------
+        tables : dict
+            Exact counts, as whole numbers: under "class_count", by name of a column, a table of
+            shape (n_classes, n_categories); under "pair_count", by pair of names, a table of shape
+            (n_categories, n_categories) for each pair of columns in the order of the schema.
+            Classes are sorted.
+        y : str
+            Name of the label column.
+        n_samples : int
+            Number of counted records.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> from skdirdp import PrivateTableClassifier, Schema
+        >>> yes_no = Schema.categories(["no", "yes"], missing=False)
+        >>> schema = Schema({"smokes": yes_no, "drinks": yes_no, "ill": yes_no})
+        >>> classes = {"smokes": [[500, 100], [150, 250]], "drinks": [[400, 200], [200, 200]]}
+        >>> pairs = {("smokes", "drinks"): [[450, 200], [150, 200]]}
+        >>> tables = {"class_count": classes, "pair_count": pairs}
+        >>> model = PrivateTableClassifier(schema).fit_counts(tables, y="ill", n_samples=1000)
+        >>> model.privacy_.n_records
+        1000
+        """
+        with self._fitting() as context:
+            if self.schema is None:
+                raise ValueError("schema must be given with counts: it declares their categories")
+            given = check_tables(tables, ("class_count", "pair_count"))
+            self._schema_ = self.schema
+            self.classes_ = check_classes(declared_labels(self.schema, y))
+            self._set_columns([n for n in self.schema.features if n != y], has_public_bins=True)
+            counted = self._selected(n_samples)
+            weights = Weights.from_values(None, self.max_weight, exact=not context.is_private)
+            counts = self._check_given(given, counted.n_rows, weights.bound)
+            releases = self._plan(context.budget, counted.unit, ContributionBound(weights.bound))
+            n_public = self._public_size(counted, context.budget)
+            releases.start(self._charge(*releases.joint.as_charge(), counted.unit))
+            self._learn(counts, releases, n_public, counted.n_rows)
+            self._set_report(context.budget, releases, [], counted)
+        return self
+
+    def _check_given(self, given: Mapping[str, Any], n_rows: int, max_weight: float) -> GivenCounts:
+        """Return the tables of `fit_counts` in the order of the columns."""
+        names, sizes = [c.name for c in self._columns_], [c.n_codes for c in self._columns_]
+        pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
+        classes = check_tables(given["class_count"], names)
+        joint = check_tables(given["pair_count"], [(names[i], names[j]) for i, j in pairs])
+        n_classes = len(self.classes_)
+        tables = [
+            check_given_counts(
+                f"class_count of {name!r}", classes[name], (n_classes, size), n_rows, max_weight
+            )
+            for name, size in zip(names, sizes, strict=True)
+        ]
+        found = {}
+        for i, j in pairs:
+            title = f"pair_count of {names[i]!r} and {names[j]!r}"
+            table = joint[names[i], names[j]]
+            found[i, j] = check_given_counts(title, table, (sizes[i], sizes[j]), n_rows, max_weight)
+        return GivenCounts(tables, found)
+
+    def _set_report(
+        self, budget: Budget, releases: Releases, leaks: Sequence[str], counted: CountedRows
+    ) -> None:
+        is_public = budget.publishes_size(counted.unit) and not counted.by_schema
+        n_records = counted.n_rows if is_public else None
+        report = self._report(budget, releases.joint.parts, leaks, counted.unit, n_records)
+        self.privacy_ = ClassifierReport(**vars(report))
 
     def _plan(self, budget: Budget, unit: Unit, bound: ContributionBound) -> Releases:
         """Calibrate one Gaussian release to the budget."""
@@ -335,84 +353,58 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         )
         return Releases(whole, bound.grid, len(self._columns_))
 
-    @staticmethod
-    def _has_public_rows(records: _EncodedRecords, context: Any) -> bool:
-        counted = records.counted
-        return context.budget.publishes_size(counted.unit) and not counted.by_schema
-
-    def _public_size(self, records: _EncodedRecords, budget: Budget) -> float | None:
+    def _public_size(self, counted: CountedRows, budget: Budget) -> float | None:
         """Return the public number of records, None if it is protected."""
         if self.n_samples is not None:
             return float(self.n_samples)
-        counted = records.counted
-        is_public = budget.publishes_size(counted.unit)
-        return float(counted.n_rows) if is_public or not budget.is_private else None
+        is_public = budget.publishes_size(counted.unit) or not budget.is_private
+        return float(counted.n_rows) if is_public else None
 
-    def _learn(self, records: _EncodedRecords, releases: Releases, n_public: float | None) -> None:
+    def _learn(self, counts: Any, releases: Releases, n_public: float | None, n_rows: int) -> None:
         """Release all steps, and set the fitted attributes. Exact counts are not kept."""
-        n_classes, numeric = len(self.classes_), [c.grid is not None for c in self._columns_]
+        columns, n_classes = self._columns_, len(self.classes_)
         spent, size = 0.0, n_public
         if size is None:
-            spent, size = 0.01, max(releases.release_size(len(records.labels)), 1.0)
+            spent, size = SIZE_SHARE, max(releases.release_size(n_rows), 1.0)
         plan = Plan.from_sizes(
             size,
             releases.whole.sigma / releases.whole.contribution.largest,
-            len(numeric),
+            len(columns),
             n_classes,
-            has_numbers=any(numeric),
+            has_numbers=any(column.grid is not None for column in columns),
+            has_records=isinstance(counts, RecordCounts),
             spent=spent,
         )
-        bins = self._release_bins(records, releases, plan)
-        columns = [
-            b.astype(np.int32)[codes] for b, codes in zip(bins, records.columns, strict=True)
-        ]
-        sizes = [int(b.max()) + 1 for b in bins]
-        labels, weights = records.labels, records.weights
-        counts = count_classes(columns, [*sizes, n_classes], labels, weights)
-        tables = ClassTables.from_noisy(*releases.release_tables(counts, plan.classes))
-        model = tables.naive_bayes()
-        variances = tables.effect_variances()
-        cells = covariance = None
+        self._bins_ = bins = self._release_bins(counts, releases, plan)
+        exact = counts.count_classes(bins, n_classes)
+        tables = ClassTables.from_noisy(*releases.release_tables(exact, plan.classes))
+        estimate = Estimate.from_tables(tables)
+        covariance = None
         if plan.pairs > 0:
-            cells = MergedCells.from_tables(tables, numeric, _MAX_CELLS)
-        if cells is not None and len(cells.columns) > 1:
-            merged = cells.encode(columns)
-            found = releases.release_pairs(count_pairs(merged, cells, weights), cells, plan.pairs)
-            covariance = Covariance.from_pairs(cells, *found, tables.n_records)
-            factor, intercept, effects = covariance.correction()
-            model = replace(model.scaled(factor), intercept=np.log(tables.class_shares))
-            model = model.add(intercept, cells.spread(effects, sizes))
-            variances = [factor**2 * variance for variance in variances]
+            ordered = [column.is_ordered for column in columns]
+            cells = MergedCells.from_tables(tables, ordered, _MAX_CELLS)
+            if len(cells.columns) > 1:
+                pairs = releases.release_pairs(counts.count_pairs(cells), cells, plan.pairs)
+                covariance = Covariance.from_pairs(cells, *pairs, tables.n_records)
+                estimate = estimate.correct(covariance)
         if plan.calibration > 0:
-            table = calibration_table(model.scores(columns), labels, weights)
+            table = counts.calibration(estimate.model)
             (noisy,), sigma = releases.release_tables([table], plan.calibration)
-            model = calibrate(model, noisy, sigma, plan.slope, tables.class_shares)
+            model = calibrate(estimate.model, noisy, sigma, plan.slope, tables.class_shares)
+            estimate = replace(estimate, model=model)
         if covariance is not None and plan.residuals > 0:
-            assert cells is not None
-            vectors = residual_vectors(model.scores(columns), labels)
-            sums = sum_vectors(vectors, merged, cells.sizes, RESIDUAL_NORM, weights)
-            noisy_sums = releases.release_residuals(
-                sums, len(cells.columns), tables.n_records, plan.residuals
-            )
-            step = covariance.newton_step(noisy_sums)
-            model = model.add(step.intercept, cells.spread(step.effects, sizes))
-            left = cells.spread(step.shrinkage**2, sizes)
-            added = cells.spread(step.variance, sizes)
-            for k in cells.columns:
-                variances[k] = left[k] * variances[k] + added[k]
-        self._bins_ = bins
-        self._set_model(model, tables, variances)
+            share, n_merged = plan.residuals / plan.n_steps, len(covariance.cells.columns)
+            for _ in range(plan.n_steps):
+                sums = counts.residuals(estimate.model, covariance.cells)
+                found = releases.release_residuals(sums, n_merged, tables.n_records, share)
+                estimate = estimate.step(covariance, found)
+        self._set_model(estimate.model, tables, estimate.variances)
 
-    def _release_bins(
-        self, records: _EncodedRecords, releases: Releases, plan: Plan
-    ) -> list[np.ndarray]:
+    def _release_bins(self, counts: Any, releases: Releases, plan: Plan) -> list[np.ndarray]:
         """Return the bin of each code, from released histograms of the numeric columns."""
-        counts = [
-            count_cells(codes.astype(np.intp), column.n_codes, records.weights)
-            for column, codes in zip(self._columns_, records.columns, strict=True)
-            if column.grid is not None
-        ]
-        histograms = iter(releases.release_tables(counts, plan.bins)[0] if counts else ())
+        grids = {k: c.n_codes for k, c in enumerate(self._columns_) if c.grid is not None}
+        exact = [counts.count_codes(k, n_codes) for k, n_codes in grids.items()]
+        histograms = iter(releases.release_tables(exact, plan.bins)[0] if exact else ())
         return [
             np.arange(column.n_codes)
             if column.grid is None
@@ -450,8 +442,9 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
 
     def _read(
         self, X: Any, y: Any, sample_weight: Any, groups: Any, is_private: bool
-    ) -> tuple[_EncodedRecords, list[str]]:
+    ) -> tuple[EncodedRecords, list[str]]:
         """Encode all records, and return the public parameters that were taken from the data."""
+        check_order(True if groups is not None or self._has_person() else None, X)
         table = open_table(X, y, sample_weight, groups)
         if not table.in_memory:
             missing = ["schema"] if self.schema is None else []
@@ -480,7 +473,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         given = None if sample_weight is None else np.concatenate([p[2] for p in parts])
         weights = Weights.from_values(given, self.max_weight, exact=not is_private)
         leaks += ["max_weight"] * weights.missing
-        return _EncodedRecords(columns, labels, weights, counted), leaks
+        return EncodedRecords(columns, labels, weights, counted), leaks
 
     def _select(
         self, ids: Any, labelled: np.ndarray | None, n_rows: int, before: CountedRows | None
@@ -514,7 +507,10 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         if records.n_records == 0 and is_first:
             raise ValueError("X must contain at least one record; got 0")
         if is_first:
-            self._set_columns(records, y)
+            self._schema_ = schema
+            target = y if isinstance(y, str) else None
+            names = [n for n in schema.features if n in records.columns and n != target]
+            self._set_columns(names)
         labelled = None
         if isinstance(y, str):
             if is_first:
@@ -554,7 +550,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
                 low, high = (low, high) if low < high else (low - room, low + room)
                 bounds[k] = Schema.numbers(low, high, whole=False, missing=False)
         self._schema_ = Schema(bounds)
-        self._columns_ = [_Column(k, kind) for k, kind in self._schema_.columns.items()]
+        self._columns_ = [Column(k, kind) for k, kind in self._schema_.columns.items()]
         codes = self._encode_given_labels(labels, len(X), leaks)
         records = Records(dict(enumerate(X.T)), len(X))
         return self._encode(records), codes, None, part.groups
@@ -581,12 +577,9 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             raise ValueError(f"classes must be two labels or more; got {len(self.classes_)} class")
         return encode_labels(labels, self.classes_)
 
-    def _set_columns(self, records: Records, y: Any) -> None:
-        """Set the columns that are used: all counted columns of the schema except the label."""
-        schema: Any = self.schema
-        self._schema_ = schema
-        target = y if isinstance(y, str) else None
-        names = [n for n in schema.features if n in records.columns and n != target]
+    def _set_columns(self, names: list[Hashable], *, has_public_bins: bool = False) -> None:
+        """Set the columns that are used."""
+        schema = self._schema_
         if not names:
             raise ValueError("X must have at least one column with values; it has none")
         faults = {n: "has no public values" for n in names if isinstance(schema[n], Names)}
@@ -594,7 +587,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             "columns must have public values; list them, or leave columns out with Schema.ignore()",
             faults,
         )
-        self._columns_ = [_Column(name, schema[name]) for name in names]
+        self._columns_ = [Column(name, schema[name], has_public_bins) for name in names]
         check_cells("the categories of the schema", sum(c.n_codes for c in self._columns_))
         self.n_features_in_ = len(names)
         if all(isinstance(name, str) for name in names):
@@ -682,9 +675,71 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         """
         return np.exp(self.predict_log_proba(X))
 
+    # Exporting ---------------------------------------------------------------------
+
+    def to_sklearn(self) -> Any:
+        """Return the released model as a pipeline of scikit-learn.
+
+        An encoder of categories and bins is followed by a `LogisticRegression`. It predicts the
+        same for DataFrames with cells of the declared types: values of categories as they are
+        declared, and numbers as floats, NaN if missing. Columns of dates are refused.
+
+        Returns
+        -------
+        Pipeline
+            Fitted.
+        """
+        check_is_fitted(self)
+        return _linear_pipeline(self._columns_, self._bins_, self._model_, self.classes_)
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         if self.schema is not None:
             tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def _linear_pipeline(
+    columns: Sequence[Column],
+    bins: Sequence[np.ndarray],
+    model: AdditiveModel,
+    classes: np.ndarray,
+) -> Any:
+    """Return an encoder of the columns, and a logistic regression on their categories and bins."""
+    dated = [column.name for column in columns if isinstance(column.kind, Dates)]
+    if dated:
+        raise ValueError(f"columns must be categories or numbers to be exported; {dated} are dates")
+    steps, effects, sample, edges = [], [], {}, {}
+    intercept = model.intercept
+    for column, groups, effect in zip(columns, bins, model.effects, strict=True):
+        kind, name = column.kind, column.name
+        if isinstance(kind, Categories):
+            # Other values are encoded as zeros, so their effect is in the intercept.
+            other = effect[kind.finish(np.array([OUTSIDE]))[0]]
+            intercept = intercept + other
+            effects.append(effect[: len(kind.values)] - other)
+            encoder: Any = OneHotEncoder(
+                categories=[list(kind.values)], handle_unknown="ignore", sparse_output=False
+            )
+            sample[name] = [kind.values[0]] * 2
+        else:
+            edges[name] = [-np.inf, _BELOW, *column.inner_edges(groups), np.inf]
+            missing = effect[-1:] if kind.missing else effect[:1]
+            effects.append(np.vstack([missing, effect[: len(edges[name]) - 2]]))
+            encoder = make_pipeline(
+                SimpleImputer(strategy="constant", fill_value=_MISSING),
+                KBinsDiscretizer(len(edges[name]) - 1, encode="onehot-dense", strategy="uniform"),
+            )
+            sample[name] = [0.0, 1.0]
+        steps.append((str(name), encoder, [name]))
+    encoder = ColumnTransformer(steps).fit(pd.DataFrame(sample))
+    for name, borders in edges.items():
+        encoder.named_transformers_[str(name)][-1].bin_edges_[0] = np.array(borders)
+    linear, coef = LogisticRegression(), np.vstack(effects).T
+    linear.classes_, linear.n_features_in_ = classes, coef.shape[1]
+    linear.coef_, linear.intercept_ = coef, intercept
+    if len(classes) == 2:
+        linear.coef_, linear.intercept_ = coef[1:] - coef[:1], np.diff(intercept)
+    linear.n_iter_ = np.zeros(1, dtype=np.int32)
+    return make_pipeline(encoder, linear)

@@ -13,16 +13,21 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from ..mechanisms.tables import Noise
+from ..numerics.rows import row_blocks
 from ..postprocessing import NoisyTable, estimate_counts
 
 # The constants below were chosen on the eight data sets of benchmarks/data.py, at epsilon from 0.1
 # to 3; docs/classifier.md has the figures.
+# Records are scored in blocks that fit into the cache.
+_BLOCK_ROWS = 1 << 14
 # Count that is added to each cell before logarithms are taken.
 _SMOOTHING = 0.5
 # Cells are merged if their class profiles differ by less than this many standard errors, squared.
 _MERGE = 2.0
 # Smallest eigenvalue of a covariance or Hessian that is inverted, relative to the largest.
 _CONDITION = 1e-3
+# Increase of the diagonal of the Hessian, which is approximate: full steps would diverge.
+_DAMPING = 1.0
 # Typical size of an effect that a Newton step adds.
 _STEP_SIZE = 0.1
 # Precision of the prior of slope and intercepts in the calibration.
@@ -42,9 +47,15 @@ class AdditiveModel:
 
     def scores(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """Return the scores of records, given the cell of each record in each column."""
-        scores = np.tile(self.intercept, (len(columns[0]), 1))
-        for effect, cells in zip(self.effects, columns, strict=True):
-            scores += effect[cells]
+        scores = np.empty((len(columns[0]), len(self.intercept)))
+        by_class = [np.ascontiguousarray(effect.T) for effect in self.effects]
+        for rows in row_blocks(len(scores), 1, _BLOCK_ROWS):
+            block = np.tile(self.intercept[:, np.newaxis], (1, len(scores[rows])))
+            for effects, cells in zip(by_class, columns, strict=True):
+                positions = cells[rows].astype(np.intp)
+                for total, effect in zip(block, effects, strict=True):
+                    total += effect[positions]
+            scores[rows] = block.T
         return scores
 
     def add(self, intercept: np.ndarray, effects: Sequence[np.ndarray]) -> "AdditiveModel":
@@ -244,6 +255,7 @@ class Covariance:
     total: np.ndarray  # scaled, of shape (n_groups, n_groups)
     scale: np.ndarray  # of shape (n_groups,)
     noise: float  # bound on the spectral norm of the noise of `total`
+    n_records: float
 
     @classmethod
     def from_pairs(
@@ -268,7 +280,7 @@ class Covariance:
         scale = np.repeat(np.sqrt(weights), cells.sizes)
         # Bound on the spectral norm of a symmetric matrix of independent normal variables.
         norm = 2 * sigma * np.sqrt(len(shares)) / n_records
-        return cls(cells, total * np.outer(scale, scale), scale, float(norm))
+        return cls(cells, total * np.outer(scale, scale), scale, float(norm), n_records)
 
     def correction(self) -> tuple[float, np.ndarray, np.ndarray]:
         """Return the factor of naive Bayes, and the intercept and effects that correct it.
@@ -299,7 +311,7 @@ class Covariance:
     def newton_step(self, sums: "ResidualSums") -> "NewtonStep":
         """Return a regularised Newton step of the logistic regression on the merged cells."""
         cells, shares = self.cells, self.cells.shares
-        n_classes = len(cells.class_shares)
+        n_classes, n_merged = len(cells.class_shares), len(cells.columns)
         gradient = sums.residuals - sums.residuals.mean(axis=1, keepdims=True)
         mean = np.mean([gradient[b].sum(axis=0) for b in cells.blocks], axis=0)
         gradient = gradient - shares[:, np.newaxis] * mean
@@ -320,9 +332,12 @@ class Covariance:
         for c in range(n_classes):
             root = np.sqrt(curvature[:, c])
             hessian = self.total * np.outer(root, root)
+            hessian[np.diag_indices(len(root))] *= 1 + _DAMPING
             values, vectors = _eigen(hessian)
-            average = float(shares @ curvature[:, c]) / len(cells.columns)
-            ridge = values + self.noise * average + sums.noise * self.scale.mean() / _STEP_SIZE
+            average = float(shares @ curvature[:, c]) / n_merged
+            # Noise and sampling error of the residual sums.
+            error = np.sqrt(sums.noise**2 + average / len(shares) * n_merged / self.n_records)
+            ridge = values + self.noise * average + error * self.scale.mean() / _STEP_SIZE
             ridge = ridge + _CONDITION * values.max(initial=1e-12)
             inverse = vectors / ridge
             step[:, c] = self.scale * (inverse @ (vectors.T @ (gradient[:, c] * self.scale)))
@@ -353,6 +368,43 @@ class NewtonStep:
     effects: np.ndarray
     shrinkage: np.ndarray  # part of an earlier error that is left
     variance: np.ndarray
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Model after some steps, and the variances of its effects that are due to the noise."""
+
+    model: AdditiveModel
+    variances: list[np.ndarray]  # of the shapes of the effects
+    class_shares: np.ndarray
+
+    @classmethod
+    def from_tables(cls, tables: ClassTables) -> "Estimate":
+        """Return naive Bayes."""
+        return cls(tables.naive_bayes(), tables.effect_variances(), tables.class_shares)
+
+    @property
+    def _sizes(self) -> list[int]:
+        return [len(effect) for effect in self.model.effects]
+
+    def correct(self, covariance: Covariance) -> "Estimate":
+        """Correct naive Bayes for the dependence of columns."""
+        factor, intercept, effects = covariance.correction()
+        model = replace(self.model.scaled(factor), intercept=np.log(self.class_shares))
+        model = model.add(intercept, covariance.cells.spread(effects, self._sizes))
+        return replace(self, model=model, variances=[factor**2 * v for v in self.variances])
+
+    def step(self, covariance: Covariance, sums: ResidualSums) -> "Estimate":
+        """Add a Newton step."""
+        step, cells = covariance.newton_step(sums), covariance.cells
+        model = self.model.add(step.intercept, cells.spread(step.effects, self._sizes))
+        left = cells.spread(step.shrinkage**2, self._sizes)
+        added = cells.spread(step.variance, self._sizes)
+        variances = [
+            left[k] * variance + added[k] if k in cells.columns else variance
+            for k, variance in enumerate(self.variances)
+        ]
+        return replace(self, model=model, variances=variances)
 
 
 def _double_centre(block: np.ndarray) -> np.ndarray:

@@ -1,33 +1,46 @@
-"""Releases of a fit of PrivateTableClassifier, as parts of one Gaussian release.
+"""Exact tables of PrivateTableClassifier, and their releases as parts of one Gaussian release.
 
 One charge, made before anything is drawn, covers all steps. Each step has a share of the budget
 and may depend on the releases of earlier steps (docs/theory.md, Theorem 7 and section 19). Only
 Gaussian noise can be spent step by step without loss.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.optimize import isotonic_regression
 from scipy.special import softmax
 
-from .._contributions import Weights, count_cells
+from .._contributions import Weights, count_cells, sum_vectors
+from .._persons import CountedRows
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.splitting import noise_for_share
-from .model import LOGIT_EDGES, MergedCells, ResidualSums, reference_logits
+from ..schema import Categories, FineGrid, Schema, kind_grid, quantile_borders
+from .model import LOGIT_EDGES, AdditiveModel, MergedCells, ResidualSums, reference_logits
 
 # Shares of the budget, chosen on the eight data sets of benchmarks/data.py at epsilon from 0.1 to
 # 3. Results hardly depend on them: halving or doubling one changes the mean AUC by at most .001.
-_SIZE_SHARE = 0.01
+#: Share of the number of records, if it is not public.
+SIZE_SHARE = 0.01
 _BIN_SHARE = 0.04
 _CALIBRATION_SHARE = 0.05
 # Largest shares of the tables of pairs and of the residual sums. Both decrease to 0 as the signal
 # of the class tables does, and the class tables get the rest.
 _PAIR_SHARE = 0.15
 _RESIDUAL_SHARE = 0.25
-_MIN_SIGNAL = 8.0
+_MIN_SIGNAL = 16.0
+# Two Newton steps are better than one with half of the noise from this signal on.
+_TWO_STEPS = 100.0
+# The prior mean of the scale of the scores is 1/2 at this signal.
+_SLOPE_SIGNAL = 8.0
 # Numbers of bins of a numeric column.
 _MIN_BINS, _MAX_BINS = 5, 32
+# Fine bins of numeric columns, from which bins are made.
+_N_FINE_BINS = 256
 # The precision of a column in the tables of pairs is at least this fraction of the largest.
 _MIN_WEIGHT = 1 / 64
 
@@ -41,6 +54,7 @@ class Plan:
     calibration: float
     pairs: float
     residuals: float
+    n_steps: int  # of Newton's method; each has an equal part of `residuals`
     n_bins: int
     slope: float  # mean of the prior of the scale of the scores
 
@@ -58,12 +72,14 @@ class Plan:
     ) -> "Plan":
         """Plan the steps for noise `sigma` of a single table.
 
-        The signal is the number of records of a class over the noise of the class tables. If not
-        `has_records`, tables are counted by the user, and no step can use single records.
+        The signal is about the number of records of a class over the noise of the class tables. If
+        not `has_records`, tables are counted by the user, and no step can use single records.
         """
-        signal = n_records / max(n_classes * sigma * np.sqrt(n_columns), 1e-12)
+        signal = n_records / max(sigma * np.sqrt(2 * n_classes * n_columns), 1e-12)
         signal = min(signal, 1e6)
         reliable = signal / (signal + _MIN_SIGNAL) if signal >= _MIN_SIGNAL else 0.0
+        # More bins would have too much noise, or sampling error.
+        n_bins = min(np.sqrt(signal * np.sqrt(n_classes / 2)), np.cbrt(n_records))
         bins = _BIN_SHARE if has_numbers else 0.0
         calibration = _CALIBRATION_SHARE if has_records else 0.0
         pairs = _PAIR_SHARE * reliable if n_columns > 1 else 0.0
@@ -74,8 +90,9 @@ class Plan:
             calibration,
             pairs,
             residuals,
-            int(np.clip(np.sqrt(signal * n_classes / 2), _MIN_BINS, _MAX_BINS)),
-            signal / (signal + 3.0),
+            2 if signal >= _TWO_STEPS else 1,
+            int(np.clip(n_bins, _MIN_BINS, _MAX_BINS)),
+            (signal / (signal + _SLOPE_SIGNAL)) ** 2,
         )
 
 
@@ -104,7 +121,7 @@ class Releases:
         if self._left < 0:
             raise AssertionError("steps were about to use more than the whole budget")
 
-    def _draw(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
+    def _add_noise(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
         if mechanism.is_exact:
             return values
         if self._generator is None:
@@ -113,9 +130,9 @@ class Releases:
 
     def release_size(self, n_records: int) -> float:
         """Release the number of records with a small share of the budget."""
-        self._spend(_SIZE_SHARE)
-        mechanism = noise_for_share(self.whole, _SIZE_SHARE)
-        return float(self._draw(mechanism, np.array([float(n_records)]))[0])
+        self._spend(SIZE_SHARE)
+        mechanism = noise_for_share(self.whole, SIZE_SHARE)
+        return float(self._add_noise(mechanism, np.array([float(n_records)]))[0])
 
     def release_tables(
         self, tables: Sequence[np.ndarray], share: float
@@ -123,7 +140,7 @@ class Releases:
         """Release tables in each of which a record is in one cell, and return their noise too."""
         self._spend(share)
         mechanism = noise_for_share(self.whole, share, np.sqrt(len(tables)))
-        drawn = self._draw(mechanism, np.concatenate([table.ravel() for table in tables]))
+        drawn = self._add_noise(mechanism, np.concatenate([table.ravel() for table in tables]))
         parts = np.split(drawn, np.cumsum([table.size for table in tables])[:-1])
         shaped = [part.reshape(table.shape) for part, table in zip(parts, tables, strict=True)]
         return shaped, mechanism.sigma
@@ -146,7 +163,7 @@ class Releases:
         precision = np.repeat(np.repeat(products, cells.sizes, axis=0), cells.sizes, axis=1)
         for level in np.unique(products[products > 0]):
             mechanism = noise_for_share(self.whole, share * level / total)
-            noisy[precision == level] = self._draw(mechanism, counts[precision == level])
+            noisy[precision == level] = self._add_noise(mechanism, counts[precision == level])
         sigma = noise_for_share(self.whole, share / total).sigma
         return noisy + noisy.T, sigma, weights
 
@@ -157,31 +174,8 @@ class Releases:
         self._spend(share)
         norm = RESIDUAL_NORM * np.sqrt(n_columns)
         mechanism = noise_for_share(self.whole, share, norm, signed=True)
-        drawn = self._draw(mechanism, sums) / n_records
+        drawn = self._add_noise(mechanism, sums) / n_records
         return ResidualSums(drawn[:, :-1], drawn[:, -1], mechanism.sigma / n_records)
-
-
-def count_classes(
-    columns: Sequence[np.ndarray], sizes: Sequence[int], labels: np.ndarray, weights: Weights
-) -> list[np.ndarray]:
-    """Return the exact counts of classes by categories, for each column."""
-    n_classes = int(sizes[-1])
-    tables = []
-    for column, size in zip(columns, sizes[:-1], strict=True):
-        cells = labels * np.int64(size) + column
-        tables.append(count_cells(cells, n_classes * size, weights).reshape(n_classes, size))
-    return tables
-
-
-def count_pairs(columns: Sequence[np.ndarray], cells: MergedCells, weights: Weights) -> np.ndarray:
-    """Return the exact counts of pairs of categories of different columns, in upper blocks."""
-    counts = np.zeros((cells.starts[-1], cells.starts[-1]))
-    for i, (first, a) in enumerate(zip(columns, cells.blocks, strict=True)):
-        for second, b in zip(columns[i + 1 :], cells.blocks[i + 1 :], strict=True):
-            shape = (a.stop - a.start, b.stop - b.start)
-            joint = first * np.int32(shape[1]) + second
-            counts[a, b] = count_cells(joint, shape[0] * shape[1], weights).reshape(shape)
-    return counts
 
 
 def calibration_table(scores: np.ndarray, labels: np.ndarray, weights: Weights) -> np.ndarray:
@@ -206,3 +200,138 @@ def residual_vectors(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     residuals = -p
     residuals[np.arange(len(p)), labels] += 1
     return np.column_stack([residuals, np.clip(uncertainty, 0.0, 1.0)])
+
+
+@dataclass(frozen=True)
+class Column:
+    """Public encoding of a column: categories, or fine bins of numbers and dates."""
+
+    name: Hashable
+    kind: Any
+    has_public_bins: bool = False  # whether the bins of the schema are used
+
+    @property
+    def is_ordered(self) -> bool:
+        return not isinstance(self.kind, Categories)
+
+    @property
+    def grid(self) -> FineGrid | None:
+        """Fine bins, None for categories and public bins."""
+        if not self.is_ordered or self.has_public_bins:
+            return None
+        return kind_grid(self.kind, _N_FINE_BINS, "mixed")
+
+    @property
+    def n_codes(self) -> int:
+        return self.kind.n_cells if self.grid is None else self.grid.n_counts
+
+    def encode(self, schema: Schema, values: Any) -> np.ndarray:
+        """Return the category or fine bin of each cell, in a compact type."""
+        codes = schema.encode_column(self.name, values)
+        if self.grid is None:
+            codes = self.kind.bin(codes)
+        else:
+            codes = self.grid.codes(self.kind.to_axis(codes))
+        return codes.astype(np.min_scalar_type(self.n_codes))
+
+    def bins_from_histogram(self, noisy: np.ndarray, n_bins: int) -> np.ndarray:
+        """Return the bin of each fine bin, from a noisy histogram."""
+        assert self.grid is not None
+        n_fine = self.grid.n_bins
+        shares = noisy[:n_fine] / max(float(noisy[:n_fine].sum()), 1.0)
+        shares = shares + (1 - shares.sum()) / n_fine
+        inner = np.clip(isotonic_regression(np.cumsum(shares)[:-1]).x, 0.0, 1.0)
+        cdf = np.concatenate([[0.0], inner, [1.0]])
+        borders = quantile_borders(cdf, min(n_bins, n_fine))
+        bins = np.searchsorted(borders[1:-1], np.arange(self.grid.n_counts), side="right")
+        bins[n_fine:] = len(borders) - 1  # missing values
+        return bins
+
+    def inner_edges(self, bins: np.ndarray) -> np.ndarray:
+        """Return the borders between the bins of a numeric column."""
+        if self.grid is None:
+            return self.kind.inner_edges + (self.kind.low if self.kind.whole else 0.0)
+        return self.grid.edges[np.flatnonzero(np.diff(bins[: self.grid.n_bins])) + 1]
+
+    def labels(self, bins: np.ndarray) -> list[Hashable]:
+        """Return the labels of the categories, or of the bins of fine bins."""
+        if self.grid is None:
+            return self.kind.labels()
+        n_fine = self.grid.n_bins
+        firsts = np.flatnonzero(np.diff(bins[:n_fine], prepend=-1))
+        edges: Any = self.grid.edges[np.append(firsts, n_fine)]
+        if hasattr(self.kind, "resolution"):
+            edges = self.kind.decode(np.minimum(edges, self.kind.axis_bounds[1]).astype(np.int64))
+        found = [pd.Interval(a, b, closed="left") for a, b in pairwise(edges)]
+        return [*found, *["(missing)"] * self.kind.missing]
+
+
+@dataclass(frozen=True)
+class EncodedRecords:
+    """Codes of the counted records. They are kept only during a fit."""
+
+    columns: list[np.ndarray]  # codes of each column
+    labels: np.ndarray  # positions of the labels among the classes
+    weights: Weights
+    counted: CountedRows
+
+
+class RecordCounts:
+    """Exact tables of records; nothing of them is kept after a fit."""
+
+    def __init__(self, records: EncodedRecords):
+        self._records, self._weights, self._labels = records, records.weights, records.labels
+
+    def count_codes(self, column: int, n_codes: int) -> np.ndarray:
+        codes = self._records.columns[column].astype(np.intp)
+        return count_cells(codes, n_codes, self._weights)
+
+    def count_classes(self, bins: Sequence[np.ndarray], n_classes: int) -> list[np.ndarray]:
+        """Return the table of classes by bins of each column."""
+        pairs = zip(bins, self._records.columns, strict=True)
+        self._columns = [each.astype(np.int32)[codes] for each, codes in pairs]
+        tables = []
+        for column, each in zip(self._columns, bins, strict=True):
+            shape = (n_classes, int(each.max()) + 1)
+            cells = self._labels * np.int64(shape[1]) + column
+            tables.append(count_cells(cells, shape[0] * shape[1], self._weights).reshape(shape))
+        return tables
+
+    def count_pairs(self, cells: MergedCells) -> np.ndarray:
+        """Return the counts of pairs of merged cells of different columns, in upper blocks."""
+        self._merged = cells.encode(self._columns)
+        counts = np.zeros((cells.starts[-1], cells.starts[-1]))
+        for i, (first, a) in enumerate(zip(self._merged, cells.blocks, strict=True)):
+            for second, b in zip(self._merged[i + 1 :], cells.blocks[i + 1 :], strict=True):
+                shape = (a.stop - a.start, b.stop - b.start)
+                joint = first * np.int32(shape[1]) + second
+                found = count_cells(joint, shape[0] * shape[1], self._weights)
+                counts[a, b] = found.reshape(shape)
+        return counts
+
+    def calibration(self, model: AdditiveModel) -> np.ndarray:
+        return calibration_table(model.scores(self._columns), self._labels, self._weights)
+
+    def residuals(self, model: AdditiveModel, cells: MergedCells) -> np.ndarray:
+        vectors = residual_vectors(model.scores(self._columns), self._labels)
+        return sum_vectors(vectors, self._merged, cells.sizes, RESIDUAL_NORM, self._weights)
+
+
+class GivenCounts:
+    """Exact tables that the user counted, for columns with public bins."""
+
+    def __init__(self, classes: list[np.ndarray], pairs: Mapping[tuple[int, int], np.ndarray]):
+        self._classes, self._pairs = classes, pairs
+
+    def count_classes(self, bins: Sequence[np.ndarray], n_classes: int) -> list[np.ndarray]:
+        return self._classes
+
+    def count_pairs(self, cells: MergedCells) -> np.ndarray:
+        counts = np.zeros((cells.starts[-1], cells.starts[-1]))
+        found = list(zip(cells.columns, cells.groups, cells.blocks, strict=True))
+        for i, (first, rows, a) in enumerate(found):
+            for second, columns, b in found[i + 1 :]:
+                merged = np.zeros((a.stop - a.start, b.stop - b.start))
+                np.add.at(merged, np.ix_(rows, columns), self._pairs[first, second])
+                counts[a, b] = merged
+        return counts

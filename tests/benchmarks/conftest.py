@@ -1,4 +1,4 @@
-"""Runs the quick version of an experiment as a user would."""
+"""Fixtures that run the quick version of an experiment."""
 
 import pandas as pd
 import pytest
@@ -12,7 +12,7 @@ from benchmarks.data import default_folder
 
 @pytest.fixture
 def quick(tmp_path):
-    """A function from an experiment's name to its results, once all its files are written."""
+    """Function that runs an experiment by name and returns its results."""
 
     def run(name: str) -> pd.DataFrame:
         assert main(["run", name, "--quick", "--out", str(tmp_path), "--jobs", "1"]) == 0
@@ -25,7 +25,7 @@ def quick(tmp_path):
 
 @pytest.fixture
 def paper_data():
-    """Skips where the papers' data are not at hand: tests do not fetch."""
+    """Skip the test if the papers' data are missing: tests do not download."""
     folder = default_folder()
     if folder is None:
         pytest.skip("needs the papers' data sets beside the project")

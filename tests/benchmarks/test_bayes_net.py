@@ -1,4 +1,4 @@
-"""The comparison of networks, against pgmpy and against formulas written down again here."""
+"""Comparison of networks: tests against pgmpy and independent formulas."""
 
 import warnings
 
@@ -32,7 +32,7 @@ def test_the_divergence_of_a_network_is_the_sum_over_its_nodes(paper_data, quick
         for node, parents in structure.items():
             rows, cells = codes(train, parents), codes(train, [node])
             size = len(train[node].cat.categories)
-            # Without the table of classes, what is left is the node given its parents.
+            # Without the table of classes, the node given its parents remains.
             both = expected_kl(cells[:, np.newaxis], rows, int(rows.max()) + 1, [size], r, alpha)
             alone = expected_kl(
                 np.empty((len(rows), 0), dtype=int), rows, int(rows.max()) + 1, [], r, alpha
@@ -63,9 +63,11 @@ def test_records_of_an_example_follow_its_network(quick):
 
 
 @pytest.mark.parametrize("name", networks.PAPER)
-def test_exact_calibration_beats_algorithm_1_on_the_papers_networks(name, paper_data):
+def test_exact_calibration_is_more_accurate_than_algorithm_1_on_the_papers_networks(
+    name, paper_data
+):
     structure, table = networks.load(name, paper_data)
-    # The closed form is that of what is drawn.
+    # The closed form is for the release as drawn.
     public = {"states": {node: table[node].cat.categories.tolist() for node in structure}}
     public["postprocess"] = False
     splits = [[table.iloc[part] for part in split(len(table), repeat)] for repeat in range(3)]

@@ -1,4 +1,4 @@
-"""How data sets are found, and what is refused."""
+"""Loading of data sets, and errors for invalid ones."""
 
 import io
 import zipfile
@@ -18,7 +18,7 @@ def empty_home(tmp_path, monkeypatch):
     data.load.cache_clear()
 
 
-def test_a_folder_is_read_before_anything_is_fetched(paper_data):
+def test_a_local_folder_is_used_before_a_download(paper_data):
     assert data.load("german_credit", paper_data).shape == (1000, 21)
 
 
@@ -28,7 +28,7 @@ def test_a_table_of_another_shape_is_refused(tmp_path):
         data.load("spam", tmp_path)
 
 
-def test_without_a_folder_it_comes_from_openml_once(paper_data, monkeypatch):
+def test_without_a_folder_data_are_downloaded_from_openml_once(paper_data, monkeypatch):
     local = data.load("adult", paper_data)
     asked = []
 
@@ -45,7 +45,7 @@ def test_without_a_folder_it_comes_from_openml_once(paper_data, monkeypatch):
     assert asked == [1590]
 
 
-def test_without_a_folder_an_archive_within_an_archive_is_read(paper_data, monkeypatch):
+def test_without_a_folder_a_nested_archive_is_extracted(paper_data, monkeypatch):
     local = data.load("bank", paper_data)
     inner, outer = io.BytesIO(), io.BytesIO()
     with zipfile.ZipFile(inner, "w") as archive:
@@ -57,7 +57,7 @@ def test_without_a_folder_an_archive_within_an_archive_is_read(paper_data, monke
     pd.testing.assert_frame_equal(data.load("bank", None), local)
 
 
-def test_numbers_are_cut_at_their_deciles_and_few_values_are_kept():
+def test_numbers_are_binned_at_deciles_unless_they_have_few_values():
     many, few = pd.Series(range(1000)), pd.Series([1, 2, 3] * 5)
     assert data.binned(many).value_counts().tolist() == [100] * 10
     assert data.binned(few) is few

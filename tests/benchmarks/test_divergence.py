@@ -1,4 +1,4 @@
-"""Expected divergences, against what they are known to be."""
+"""Expected divergences: tests against known values."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from benchmarks.divergence import Divergence, expected_beside
 
 
-def test_a_mean_is_told_better_beside_values_whose_mean_is_known():
+def test_a_control_variate_reduces_the_error_of_a_mean():
     rng = np.random.default_rng(0)
     known = rng.gamma(2.0, 1.5, (2000, 12))  # of mean 3
     # Not in proportion: a slope that a pair has moved itself would bend their mean.
@@ -20,7 +20,7 @@ def test_a_mean_is_told_better_beside_values_whose_mean_is_known():
     assert np.sqrt(np.mean(errors**2)) == pytest.approx(means.std(), rel=0.15)
 
 
-def test_the_error_of_what_is_known_adds_to_that_of_the_mean():
+def test_the_error_of_the_control_mean_is_added():
     known = np.arange(12.0)
     found = expected_beside(2 * known, known, Divergence(5.0, error=0.5))
     assert found.value == pytest.approx(10.0)

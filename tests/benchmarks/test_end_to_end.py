@@ -29,7 +29,7 @@ def dp_accounting_epsilon(mechanisms, interval=1e-3, reach=1.0):
     return total.get_epsilon_for_delta(DELTA)
 
 
-def test_bins_and_classifier_together_spend_the_whole_budget(quick):
+def test_bins_and_classifier_together_use_the_whole_budget(quick):
     results = quick("end-to-end").set_index(["epsilon", "method"])
     for epsilon in (1.0, 10.0):
         for method in ("private bins, Dirichlet", "private bins, auto"):
@@ -51,13 +51,13 @@ def test_the_split_of_the_budget_agrees_with_dp_accounting():
     assert 0.98 < dp_accounting_epsilon(parts) < 1.02  # its steps round up
 
 
-def test_bounds_say_more_than_the_data_do():
+def test_bounds_are_wider_than_the_data():
     whole = problem("breast_cancer", None)
     assert np.all(whole.low < whole.X.max(axis=0))
     assert np.all(whole.high > whole.X.max(axis=0))
 
 
-def test_bounds_hold_the_papers_data(paper_data):
+def test_bounds_contain_the_papers_data(paper_data):
     for name in set(BOUNDS) - {"breast_cancer"}:
         whole = problem(name, paper_data)
         assert np.all(whole.low <= whole.X.min(axis=0)), name
@@ -75,7 +75,7 @@ def test_a_grid_search_is_charged_as_its_fits_one_by_one(quick):
         assert results.loc[("diffprivlib", "GridSearchCV"), "epsilon"] == 0
 
 
-def test_a_pipeline_spends_its_budget_and_is_more_accurate_where_bins_would_drown(quick):
+def test_a_pipeline_uses_its_budget_and_is_more_accurate_if_bins_are_noisy(quick):
     (row,) = quick("pipeline-split").to_dict("records")
     assert 0.999 <= row["spent"] <= 1.0
     assert row["share"] < BINS_SHARE / 4

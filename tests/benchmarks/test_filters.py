@@ -1,4 +1,4 @@
-"""The filters' efficiency, against counts that are found another way."""
+"""Efficiency of filters: tests against independent counts."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from benchmarks.experiments.filters import exact_rounds, renyi_rounds, workloads
 
 
-def test_the_filter_keeps_what_it_promises_and_no_more_than_exact_composition(quick):
+def test_the_filter_admits_the_promised_share_and_no_more_than_exact_composition(quick):
     results = quick("filters").set_index("workload")
     rounds = results.drop("charges")
     assert (rounds["filter"] <= rounds["exact"]).all()

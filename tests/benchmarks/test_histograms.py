@@ -24,13 +24,13 @@ def test_the_prior_of_the_posterior_solves_the_papers_equation(quick):
         assert float(mpmath.psi(1, alpha - 2)) == pytest.approx(rho, rel=1e-6)
 
 
-def test_quantiles_read_without_bias_fill_their_bins(quick):
+def test_unbiased_quantiles_fill_their_bins_evenly(quick):
     results = quick("histogram-quantiles")
-    error = results.groupby("reading")["cdf_error"].mean()
+    error = results.groupby("estimate")["cdf_error"].mean()
     # As released, a share s d / (N + s d) of the mass is spread over the grid: it moves the CDF of
     # any column that is not spread alike by a good part of that.
     assert error["as released"] > 3 * error["unbiased, isotonic"]
-    assert results[results["reading"] == "unbiased, isotonic"]["bad"].max() == 0
+    assert results[results["estimate"] == "unbiased, isotonic"]["bad"].max() == 0
     # Noise as that of the Gaussian mechanism halves the error, and moving cells brings more back.
     assert error["noisy counts, isotonic"] < 0.7 * error["unbiased, isotonic"]
     assert error["noisy counts, isotonic"] < error["noisy counts, cell by cell"]

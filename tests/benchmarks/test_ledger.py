@@ -1,4 +1,4 @@
-"""What the experiment on ledgers charges, and how it is judged."""
+"""Experiment on ledgers: charges and verdicts."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""The comparison of naive Bayes models, against formulas written down again here."""
+"""Comparison of naive Bayes models: tests against independent formulas."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def renyi(r, alpha):
 
 
 def expected_kl(X, y, n_classes, sizes, r, alpha):
-    """Of all tables of a naive Bayes model, by loops over records and cells."""
+    """Expected KL divergence of all tables of a model, by loops over records and cells."""
     total = 0.0
     columns = [(np.zeros(len(y), dtype=int), y, n_classes)]
     columns += [(y, column, size) for column, size in zip(X.T, sizes, strict=True)]

@@ -6,7 +6,7 @@ from benchmarks.peers import environment as peers
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What was asked of a peer that needs 100 seconds for an answer."""
+    """Requests to a peer that needs 100 seconds for an answer."""
     questions = []
 
     def ask(folder, question, *, limit, **arrays):
@@ -17,7 +17,7 @@ def asked(monkeypatch):
     return questions
 
 
-def test_a_peer_is_asked_the_same_only_once(asked, tmp_path):
+def test_a_peer_result_is_cached(asked, tmp_path):
     folder = tmp_path / "dpmm"
     folder.mkdir()
     X = np.arange(3.0)
@@ -27,7 +27,7 @@ def test_a_peer_is_asked_the_same_only_once(asked, tmp_path):
     assert len(asked) == 2
 
 
-def test_who_did_not_end_is_asked_again_only_with_more_time(asked, tmp_path):
+def test_a_timeout_is_retried_only_with_more_time(asked, tmp_path):
     folder = tmp_path / "dpmm"
     folder.mkdir()
     found = [peers.ask_once(folder, "AIM", limit=t, X=np.ones(2)) for t in (50, 40, 200, 50)]
@@ -35,7 +35,7 @@ def test_who_did_not_end_is_asked_again_only_with_more_time(asked, tmp_path):
     assert asked == [("AIM", 50), ("AIM", 200)]
 
 
-def test_an_environment_that_nobody_can_install_is_not_made(monkeypatch, tmp_path):
+def test_an_environment_that_cannot_be_installed_is_not_created(monkeypatch, tmp_path):
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     assert peers.environment(create=True, peer="private_pgm") is None
     assert not (tmp_path / "skdirdp").exists()

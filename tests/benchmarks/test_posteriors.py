@@ -9,7 +9,7 @@ from skdirdp.posterior.estimator import laplace_scale
 from tests.test_posterior import brute_cell
 
 
-def test_laplace_mechanisms_hit_with_the_probabilities_of_table_1(quick):
+def test_laplace_mechanisms_have_the_hit_probabilities_of_table_1(quick):
     results = quick("posterior-distances")
     hits = results[(results["distance"] == 0) & (results["epsilon"] == 1)]
     hits = hits.set_index("method")["probability"]

@@ -1,4 +1,4 @@
-"""Estimates of sparse tables, against a projection by its conditions, and by what they promise."""
+"""Estimates of sparse tables: optimality of the projection, and accuracy."""
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,7 @@ def test_the_projection_is_the_nearest_table_with_these_sums():
     found = projected(noisy)
     np.testing.assert_allclose(found.sum(axis=1), np.maximum(noisy.sum(axis=1), 1.0))
     assert found.min() >= 0
-    # All that is left is shifted by as much, and what is cut off would be negative.
+    # Positive cells are shifted by the same amount, and the others would be negative.
     for row, before in zip(found, noisy, strict=True):
         shifts = (before - row)[row > 0]
         np.testing.assert_allclose(shifts, shifts[0])
@@ -35,7 +35,7 @@ def test_a_tree_follows_the_columns_that_depend_on_each_other():
     assert chow_liu(table, "a") == {"a": [], "b": ["a"], "c": ["b"]}
 
 
-def test_the_default_reading_is_nearer_than_those_that_look_at_single_cells(quick, paper_data):
+def test_default_estimates_are_more_accurate_than_cellwise_ones(quick, paper_data):
     results = quick("postprocessing").set_index(["data", "method"])
     assert np.isinf(results.loc[("docstrings", "projection"), "kl"])
     tree = results.loc["german_credit"]
@@ -43,7 +43,7 @@ def test_the_default_reading_is_nearer_than_those_that_look_at_single_cells(quic
     assert tree.loc[POSTPROCESSED, "tv"] < tree.drop(index=[POSTPROCESSED, COUNTED])["tv"].min()
 
 
-def test_an_accuracy_is_behind_beyond_chance_and_short_of_that_without_noise():
+def test_accuracies_are_compared_with_chance_and_with_the_model_without_noise():
     def verdict(read, without_noise, error):
         rows = [
             {"data": "a", "columns": 256, "method": method, "accuracy": accuracy}

@@ -1,4 +1,4 @@
-"""The command: what it lists, what it writes, and that it goes on after a crash."""
+"""Command that runs experiments: lists, output files, resumption after a crash."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def squares():
     return Squares()
 
 
-def test_every_experiment_says_what_it_reproduces(capsys):
+def test_every_experiment_has_a_description(capsys):
     assert main(["list"]) == 0
     listed = capsys.readouterr().out
     for name in EXPERIMENTS:
@@ -70,7 +70,7 @@ def test_patterns_choose_in_the_order_of_the_list():
         chosen(["nothing"])
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(squares, tmp_path):
+def test_an_interrupted_run_is_resumed(squares, tmp_path):
     squares.fails_at = 3
     with pytest.raises(KeyboardInterrupt):
         runner.run(squares, Settings(), tmp_path)
@@ -81,7 +81,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(squares, tmp_path):
     assert results["square"].tolist() == [0, 1, 4, 9, 16]
 
 
-def test_what_other_settings_found_is_not_taken_over(squares, tmp_path):
+def test_results_of_other_settings_are_not_reused(squares, tmp_path):
     squares.fails_at = 3
     with pytest.raises(KeyboardInterrupt):
         runner.run(squares, Settings(quick=True), tmp_path)
@@ -90,7 +90,7 @@ def test_what_other_settings_found_is_not_taken_over(squares, tmp_path):
     assert squares.measured == [0, 1, 2, 0, 1, 2, 3, 4]
 
 
-def test_a_line_cut_off_by_a_crash_is_measured_again(squares, tmp_path):
+def test_an_incomplete_line_is_measured_again(squares, tmp_path):
     squares.fails_at = 3
     with pytest.raises(KeyboardInterrupt):
         runner.run(squares, Settings(), tmp_path)
@@ -138,8 +138,8 @@ def test_the_report_shows_figures_tables_and_verdicts(squares, tmp_path, monkeyp
     assert "| 4 | 16 |" in text
 
 
-def test_the_report_in_the_project_is_what_its_results_give(tmp_path):
-    """Nobody edits it by hand."""
+def test_the_committed_report_matches_its_results(tmp_path):
+    """The report is generated, not edited."""
     committed = ROOT / "benchmarks" / "results"
     (tmp_path / "results").mkdir()
     for path in committed.glob("*"):

@@ -1,4 +1,4 @@
-"""Times are noise on a shared machine: these check what is drawn, and how it is judged."""
+"""Timed samplers: distributions and verdicts. Times themselves are not tested."""
 
 import numpy as np
 import pandas as pd
@@ -11,7 +11,7 @@ from skdirdp.mechanisms import DirichletMechanism
 from skdirdp.mechanisms.sampling.grids import relative_weights
 
 
-def test_what_is_timed_has_the_expectation_of_its_distribution(quick):
+def test_timed_samplers_have_the_correct_mean(quick):
     results = quick("sampling")
     assert set(results["kind"]) == {"normal", "laplace", "gamma"}
     assert (results["deviation"].abs() < 4).all()
@@ -54,7 +54,7 @@ def test_opendp_draws_noise_of_the_same_width():
         assert abs(np.abs(noise).mean() - mean) < 6 * error
 
 
-def test_float_draws_have_the_law_of_exact_ones_and_exact_ones_come_back():
+def test_float_samplers_have_the_same_distribution_and_exact_ones_are_restored():
     counts = np.tile([400.0, 30.0, 5.0], (4000, 1))
     mechanism = DirichletMechanism(r=0.5, alpha=6.0)
 

@@ -1,4 +1,4 @@
-"""What searches cost and gain, against dp-accounting and by hand."""
+"""Cost and gain of searches: tests against dp-accounting and closed forms."""
 
 import dp_accounting
 import numpy as np

@@ -36,7 +36,7 @@ def test_sizes_are_measured(quick):
 
 
 def test_verdicts_are_about_runs_that_ended():
-    """Ours is at 1.0 everywhere; MST is farther in two of three cases, and AIM ended in one."""
+    """Our error is 1.0 everywhere; MST has a larger one in two of three cases, AIM finished one."""
     peers = {("MST", 0.1): 2.0, ("MST", 1.0): 1.5, ("MST", 10.0): 0.5, ("AIM", 1.0): 0.95}
     rows = [(OURS, epsilon, 1.0, 0.1) for epsilon in (0.1, 1.0, 10.0)]
     rows += [(method, epsilon, each, 20.0) for (method, epsilon), each in peers.items()]

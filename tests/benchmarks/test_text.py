@@ -1,7 +1,7 @@
 from benchmarks.experiments import load
 
 
-def test_a_pipeline_from_raw_words_spends_its_budget_and_beats_guessing(quick):
+def test_a_text_pipeline_uses_its_budget_and_is_better_than_chance(quick):
     found = quick("text")
     assert load("text").claims(found)[0].holds
     results = found.set_index(["epsilon", "method"])

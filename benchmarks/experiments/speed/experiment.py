@@ -1,4 +1,4 @@
-"""Every speed that the library promises, beside the peers'."""
+"""Promised speeds of the library, compared with peers."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
@@ -82,7 +82,7 @@ class Speed(Experiment):
                 markeredgewidth=1.8 if marker == "|" else 0.5,
             )
         axis.axvline(1, color="black", linewidth=0.8)
-        axis.set(xscale="log", xlabel="time, in units of what is promised")
+        axis.set(xscale="log", xlabel="time, relative to the promise")
         low, high = axis.get_xlim()
         axis.axvspan(1, high, color="0.94", zorder=0, label="slower than promised")
         axis.set_xlim(low, high)
@@ -113,8 +113,8 @@ class Speed(Experiment):
 
     def remarks(self, results: pd.DataFrame) -> str:
         return (
-            "Least processor times of several runs that take turns. What a charge waits for the "
-            "disk, as a bare commit does, is not in it. Where a promise covers several "
+            "Least processor times of several runs that take turns. The time that a charge "
+            "waits for the disk is not included. Where a promise covers several "
             "cases, the one furthest from keeping it is shown. Plain numpy is the barest operation "
             "that any implementation needs, on arrays made ready for it beforehand; it checks "
             "nothing, and it is no lower bound: a sparse product gathers faster than indexing "
@@ -149,7 +149,7 @@ class Speed(Experiment):
 
 
 def promise(row: pd.Series) -> str:
-    """What is promised, in words."""
+    """Describe the promise."""
     if row["at_most_seconds"] == row["at_most_seconds"]:
         return f"at most {_time(row['at_most_seconds'])}"
     ratio = row["at_most_ratio"]

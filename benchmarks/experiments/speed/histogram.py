@@ -1,4 +1,4 @@
-"""Bins: their fit, and what they make of numbers."""
+"""Histogram transformer: fit and transform."""
 
 from collections.abc import Iterator
 from functools import partial

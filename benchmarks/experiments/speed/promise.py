@@ -1,4 +1,4 @@
-"""What is promised of a speed, and what was found."""
+"""Promised speed, and its measurement."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ class Timing:
 
     Attributes
     ----------
-    what, case : what is promised for, and which of its cases this is.
+    what, case : subject of the promise, and one of its cases.
     ours, theirs : seconds; theirs is nan where the promise is in seconds.
-    peer : who they are.
+    peer : name of the peer.
     plain : seconds of the barest numpy operation that any implementation needs.
     plain_is : which that is.
-    at_most_ratio, at_most_seconds : what is promised of ours/theirs, or of ours.
-    difference : how far our result without noise is from theirs, or from what it should be.
+    at_most_ratio, at_most_seconds : promised limit of ours/theirs, or of ours.
+    difference : distance of our result without noise from theirs, or from the correct one.
     """
 
     what: str

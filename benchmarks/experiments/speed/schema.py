@@ -31,7 +31,7 @@ def time_schema(quick: bool) -> Iterator[Timing]:
 
 
 def _domain(kind) -> pd.Index | np.ndarray:
-    """Return categories, or the first value of each bin but the first."""
+    """Return categories, or the lower ends of all bins except the first."""
     if kind.title == "categories":
         return pd.Index(kind.values)
     starts = [getattr(label, "left", label) for label in kind.labels()[1:-1]]

@@ -1,4 +1,4 @@
-"""Accuracy of releases, and the budgets and sample sizes needed for a given accuracy.
+"""Bounds on the error of releases, each with its inverses, and exact errors.
 
 Paper A is "Dirichlet Mechanism for Differentially Private KL Divergence Minimization", paper B
 "Differential Privacy of Dirichlet Posterior Sampling". A release of the counts x of N records in
@@ -8,176 +8,18 @@ results that are as private as these counts; other functions need no data.
 
 from bisect import bisect_left
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import digamma, gammaln, xlogy
 
-from ._validation import check_choice, check_counts, check_integer, check_real
-from .mechanisms import DirichletMechanism, SimplexMechanism, dirichlet
-from .numerics.conservative import safe_root
-
-__all__ = [
-    "accuracy_from_budget",
-    "bias",
-    "budget_for_accuracy",
-    "cdf_bound",
-    "cdf_rows",
-    "concentration_for_variance",
-    "dirichlet_kl",
-    "dirichlet_renyi",
-    "expected_kl",
-    "gaussian_linf_bound",
-    "gaussian_linf_rho",
-    "gaussian_linf_rows",
-    "kl_tail",
-    "kl_tail_error",
-    "kl_tail_rows",
-    "linf_alpha",
-    "linf_bound",
-    "linf_rows",
-    "linf_rows_order",
-    "posterior_kl_bound",
-    "posterior_kl_extra",
-    "posterior_kl_rows",
-    "rows_for_accuracy",
-    "simplex_variance",
-    "tcdp_alpha",
-    "tcdp_rho",
-    "variance",
-]
+from .._validation import check_counts, check_integer, check_real
+from ..mechanisms import SimplexMechanism, dirichlet
+from ..numerics.conservative import safe_root
 
 #: Smallest prior for which Theorem 2 of paper A is proved.
 MIN_ALPHA = 0.5
 _LOG_ALPHAS = (-40.0, 40.0)
-
-
-def accuracy_from_budget(
-    measure: str,
-    n_samples: int,
-    n_categories: int,
-    *,
-    epsilon: float,
-    delta: float = 1e-5,
-    beta: float = 0.05,
-    releases: int = 1,
-) -> float:
-    """Compute an error that a calibrated Dirichlet release exceeds with probability at most beta.
-
-    Parameters
-    ----------
-    measure : {"linf", "cdf", "kl"}
-        The error bounded by `linf_bound`, `cdf_bound` or `kl_tail_error`. "kl" is infinite if the
-        calibrated alpha is too small for the theorem behind `kl_tail_error`.
-    n_samples, n_categories : int
-        Number of records and number of categories, both public.
-    epsilon, delta : float
-        The privacy budget of all releases together.
-    beta : float, default=0.05
-        Largest probability that the error exceeds the returned bound.
-    releases : int, default=1
-        Number of histograms that share the budget.
-
-    Examples
-    --------
-    >>> from skdirdp.utility import accuracy_from_budget
-    >>> round(accuracy_from_budget("linf", 5000, 20, epsilon=1.0), 3)
-    0.092
-    """
-    check_choice("measure", measure, ("linf", "cdf", "kl"))
-    mechanism = DirichletMechanism.calibrate(
-        epsilon=epsilon,
-        delta=delta,
-        releases=releases,
-        n_samples=n_samples,
-        n_categories=n_categories,
-        min_smoothing=0.0,
-    )
-    r, alpha = mechanism.r, mechanism.alpha
-    if measure == "kl":
-        too_small = alpha < MIN_ALPHA
-        return np.inf if too_small else kl_tail_error(beta, n_samples, n_categories, r, alpha)
-    bound = linf_bound if measure == "linf" else cdf_bound
-    return bound(n_samples, n_categories, alpha, beta, r)
-
-
-def budget_for_accuracy(
-    measure: str,
-    target: float,
-    n_samples: int,
-    n_categories: int,
-    *,
-    delta: float = 1e-5,
-    beta: float = 0.05,
-    releases: int = 1,
-) -> float:
-    """Find the smallest epsilon for which `accuracy_from_budget` reaches a target.
-
-    The result is accurate to within 0.1%, or infinite if an epsilon of 1000 is not enough.
-
-    Parameters
-    ----------
-    measure, target, n_samples, n_categories, delta, beta, releases
-        `target` is the largest acceptable error. See `accuracy_from_budget` for the others.
-
-    Examples
-    --------
-    >>> from skdirdp.utility import accuracy_from_budget, budget_for_accuracy
-    >>> error = accuracy_from_budget("linf", 5000, 20, epsilon=1.0)
-    >>> bool(0.98 < budget_for_accuracy("linf", error, 5000, 20) < 1.02)
-    True
-    """
-    error = partial(accuracy_from_budget, delta=delta, beta=beta, releases=releases)
-    return _smallest_reaching(
-        target, lambda x: error(measure, n_samples, n_categories, epsilon=x), 1.0, 1e-3, 1e3
-    )
-
-
-def rows_for_accuracy(
-    measure: str,
-    target: float,
-    n_categories: int,
-    *,
-    epsilon: float,
-    delta: float = 1e-5,
-    beta: float = 0.05,
-    releases: int = 1,
-) -> float:
-    """Find the smallest number of rows for which `accuracy_from_budget` reaches a target.
-
-    The result is a whole number, accurate to 0.1%, or infinite if 10^12 rows are not enough.
-
-    Parameters
-    ----------
-    measure, target, n_categories, epsilon, delta, beta, releases
-        `target` is the largest acceptable error. See `accuracy_from_budget` for the others.
-
-    Examples
-    --------
-    >>> from skdirdp.utility import rows_for_accuracy
-    >>> bool(11_000 < rows_for_accuracy("linf", 0.05, 20, epsilon=1.0) < 12_000)
-    True
-    """
-    error = partial(accuracy_from_budget, epsilon=epsilon, delta=delta, beta=beta)
-    rows = _smallest_reaching(
-        target, lambda n: error(measure, round(n), n_categories, releases=releases), 1e4, 1.0, 1e12
-    )
-    return float(np.ceil(rows))
-
-
-def _smallest_reaching(
-    target: float, error: Callable[[float], float], start: float, lower: float, upper: float
-) -> float:
-    """Find the smallest value (to 0.1%) at which a decreasing error reaches target, or infinity."""
-    target = check_real("target", target, above=0)
-
-    def excess(log_value: float) -> float:
-        return np.log(error(float(np.exp(log_value))) / target)
-
-    limits = (np.log(lower), np.log(upper))
-    root = safe_root(excess, np.log(start), -np.log(4.0), tolerance=1e-3 / 4, limits=limits)
-    return np.inf if np.isnan(root) else float(np.exp(root))
 
 
 def _check_release(counts: ArrayLike, r: float, alpha: float) -> tuple[np.ndarray, float, float]:
