@@ -28,6 +28,8 @@ from ..peers.environment import ask_once, environment
 
 EPSILONS, QUICK_EPSILONS, DELTA = (0.1, 0.3, 1.0, 3.0, 10.0), (0.3, 10.0), 1e-5
 ADJACENCIES = ("add_remove", "replace")
+# Largest epsilon at which claims compare with naive Bayes; it is not measured above, to save time.
+MOST_NAIVE_BAYES = 1.0
 QUICK_DATA = ("german_credit", "thyroid")
 # Processor seconds that a peer may take for all splits of a table.
 PEER_LIMIT = 3600
@@ -169,7 +171,12 @@ class TableClassifier(Experiment):
         for name in names:
             cases = [(method, "", np.inf) for method in BASELINES]
             for epsilon in epsilons:
-                cases += [(each, adj, epsilon) for each in PRIVATE for adj in ADJACENCIES]
+                cases += [
+                    (method, adjacency, epsilon)
+                    for method in PRIVATE
+                    for adjacency in ADJACENCIES
+                    if method == OURS or epsilon <= MOST_NAIVE_BAYES
+                ]
                 cases += [
                     (method, adjacency, epsilon)
                     for method, adjacency in peers.items()
@@ -293,7 +300,7 @@ class TableClassifier(Experiment):
             f"{LEAST_PROBABILITY:g}.",
             "All methods have the same public schema, with round bounds. *DirichletCategoricalNB* "
             "is a pipeline with private quantile bins, both with their defaults; it has the size "
-            "of the training part as a public guess. PrivateTableClassifier releases the size, "
+            "of the training part as a public guess, and was measured for ε ≤ 1 only. PrivateTableClassifier releases the size, "
             "where it is not public. *Class shares* are exact. *LR* and *boosting* are "
             "scikit-learn's LogisticRegression, on standardised numbers and one-hot categories, "
             "and HistGradientBoostingClassifier, with their defaults.",
