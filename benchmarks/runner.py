@@ -127,8 +127,9 @@ def _fingerprint(settings: Settings) -> str:
     digest = hashlib.sha256(repr(settings).encode())
     digest.update(repr([version(name) for name in _VERSIONS]).encode())
     for folder in ("skdirdp", "benchmarks"):
-        for path in sorted((_ROOT / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+        for kind in ("*.py", "*.toml"):
+            for path in sorted((_ROOT / folder).rglob(kind)):
+                digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -34,6 +34,8 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "simplex-claims": ("simplex", "SimplexClaims"),
     "simplex-outputs": ("simplex", "SimplexOutputs"),
     "end-to-end": ("end_to_end", "EndToEnd"),
+    "table-classifier": ("table_classifier", "TableClassifier"),
+    "table-classifier-cost": ("table_classifier_cost", "TableClassifierCost"),
     "pipeline-split": ("pipeline_split", "PipelineSplit"),
     "filters": ("filters", "Filters"),
     "text": ("text", "Text"),

@@ -16,7 +16,8 @@ from sklearn.datasets import get_data_home
 #: runs there is NAME_worker.py in this folder. If no package is named, none can be
 #: installed: create an environment by hand for the comparison.
 PEERS: dict[str, tuple[tuple[str, ...], str]] = {
-    "diffprivlib": (("diffprivlib==0.6.6", "scikit-learn<1.9"), "diffprivlib.models"),
+    "diffprivlib": (("diffprivlib==0.6.6", "scikit-learn<1.8"), "diffprivlib.models"),
+    "interpret": (("interpret-core==0.7.8",), "interpret.privacy"),
     "dpmm": (("dpmm==0.1.9",), "dpmm.pipelines"),
     "private_pgm": ((), "aim"),
     "data_synthesizer": (("DataSynthesizer==0.1.13",), "DataSynthesizer.DataDescriber"),
