@@ -301,8 +301,8 @@ class TableClassifier(Experiment):
             "All methods have the same public schema, with round bounds. *DirichletCategoricalNB* "
             "is a pipeline with private quantile bins, both with their defaults; it has the size "
             "of the training part as a public guess, and was measured for ε ≤ 1 only. "
-            "PrivateTableClassifier releases the size, where it is not public. *Class shares* are "
-            "exact. *LR* and *boosting* are "
+            "PrivateTableClassifier releases the size, where it is not public. *Class shares* "
+            "are exact. *LR* and *boosting* are "
             "scikit-learn's LogisticRegression, on standardised numbers and one-hot categories, "
             "and HistGradientBoostingClassifier, with their defaults.",
         ]
