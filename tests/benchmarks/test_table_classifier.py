@@ -1,5 +1,8 @@
 """The comparison of classifiers for tables, its scores, its verdicts and its tables."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -181,3 +184,29 @@ def test_the_quick_version_of_the_costs_measures_long_and_wide_tables(quick):
     assert results["ratio"].notna().sum() == 2
     assert (results["peak"].dropna() > 50).all()
     assert results["accuracy"].dropna().item() > 0.5
+
+
+@pytest.mark.parametrize(
+    ("title", "n_tables", "methods"),
+    [("all tables", 28, (OURS, NAIVE_BAYES)), ("two classes", 21, (OURS, EBM))],
+)
+def test_the_guide_prints_the_measured_means(title, n_tables, methods):
+    root = Path(__file__).resolve().parents[2]
+    page = (root / "docs" / "classifier.md").read_text(encoding="utf-8")
+    printed = page.split(f"<!-- {title} -->")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| ([\d.]+) \| (\S+) / (\S+) \| (\S+) / (\S+) \|$", printed, re.MULTILINE)
+    assert len(rows) >= 3
+    measured = pd.read_csv(root / "benchmarks" / "results" / "table-classifier.csv")
+    measured = measured[measured["adjacency"] == "add_remove"]
+    if title == "two classes":
+        measured = measured[measured["classes"] == 2]
+    for epsilon, *numbers in rows:
+        means = []
+        for method in methods:
+            chosen = measured[
+                (measured["method"] == method) & (measured["epsilon"] == float(epsilon))
+            ]
+            by_table = chosen.groupby("data")[["auc", "log_loss"]].mean()
+            assert len(by_table) == n_tables
+            means += by_table.mean().tolist()
+        assert [float(number) for number in numbers] == pytest.approx(means, abs=0.0006)
