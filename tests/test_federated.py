@@ -21,6 +21,7 @@ from skdirdp import (
     PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateCountVectorizer,
+    PrivateCrosstab,
     PrivateTableClassifier,
     Schema,
 )
@@ -93,6 +94,11 @@ CASES = {
         {"X": [[0, 0, 0]], "y": [0]},
         counts_of,
     ),
+    "crosstab": (
+        PrivateCrosstab(Schema({"rain": bool, "wet": bool}), n_samples=1500),
+        {"X": pd.DataFrame({"rain": [True], "wet": [True]})},
+        weather,
+    ),
     "network": (NETWORK, {"X": pd.DataFrame({"rain": [True], "wet": [True]})}, weather),
     "histogram": (
         DirichletHistogramTransformer(4, bounds=(0, 100), n_samples=1500),
@@ -104,6 +110,8 @@ CASES = {
 
 def released(model):
     """All released numbers of a fitted model, one after the other."""
+    if hasattr(model, "counts_"):
+        return np.concatenate([table.ravel() / table.sum() for table in model.counts_.values()])
     for name in ("feature_log_prob_", "probabilities_", "histogram_"):
         if hasattr(model, name):
             values = getattr(model, name)

@@ -238,7 +238,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
 
     def _prepare(self) -> tuple[Schema, dict[Columns, float], FamilyCounter]:
         """Return the schema, the shares of the tables, and the counter of all of them."""
-        if ReleaseContext.current() is not None:
+        if self._release_context().in_pipeline:
             raise TypeError(
                 "PrivateCrosstab cannot be a step of a PrivatePipeline: it counts the columns of "
                 "its schema. Fit it by itself"
@@ -283,9 +283,10 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         counts: TableCounts,
     ) -> None:
         """Release the counts of all tables, and set the fitted attributes."""
-        n_samples: float = 1.0
+        # The noise of one mechanism follows from the budget alone.
+        n_samples = 1.0 if self.n_samples is None else float(self.n_samples)
         leaks: list[str] = []
-        if self.mechanism == "auto":  # the noise of one mechanism follows from the budget alone
+        if self.mechanism == "auto":
             n_samples, leaks = self._public_n_samples(counts.counted, context.budget)
         tables = [
             # The cells of a table are one row. Counts are drawn, and not smoothed.

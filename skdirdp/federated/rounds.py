@@ -108,8 +108,9 @@ class FederatedRound:
     ----------
     estimator : estimator
         `DirichletNB` or another naive Bayes model, `PrivateBayesNetMLE`,
-        `DirichletHistogramTransformer`, or another estimator that releases count tables once. All
-        public parameters are given, also `n_samples`, the expected number of all records.
+        `DirichletHistogramTransformer`, `PrivateCrosstab`, or another estimator that releases
+        count tables once. All public parameters are given, including `n_samples`, the expected
+        number of all records.
     example : dict
         Made-up records, as arguments of `fit`: "X", and "y", "groups" and "sample_weight" if the
         parties pass them. Only column names and sizes are used. With "groups", persons are
