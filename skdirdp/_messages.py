@@ -33,7 +33,8 @@ _NAN = f"Input contains NaN. {_FILL}"
 _SHAPE = r"\([\d, ]*\)"
 
 # Messages of scikit-learn and numpy that are replaced. Patterns match whole messages; the groups
-# that are kept contain only numbers of columns and names of types, which are public.
+# that are kept contain only shapes, positions of columns, and names of types and parameters, but no
+# values of the data.
 _REPLACED = {
     r"(Expected 2D array, got (?:1D|scalar) array instead):.*": rf"\1. {_RESHAPE}",
     rf"(Expected 2D input, got input with shape {_SHAPE}\.)\n.*": rf"\1 {_RESHAPE}",
@@ -57,7 +58,7 @@ _REPLACED = {
     r"dtype='numeric' is not compatible with arrays of bytes/strings.*": _ENCODE,
 }
 # Messages of which only the first group is shown. The groups contain numbers of rows and columns,
-# and names of columns, types, parameters and estimators, which are public.
+# and names of columns, types, parameters and estimators, but no values of the data.
 _SHOWN = (
     r"(Found array with dim \d+, while dim <= 2 is required(?: by \w+)?\.)",
     r"(Found array with dim \d+\. \w+ expected <= 2\.)",
@@ -127,7 +128,7 @@ def is_own_error(error: BaseException) -> bool:
 
 
 def _replacement(error: BaseException, given: dict[str, Any]) -> Exception:
-    """Return the error that is raised instead of an error of another library."""
+    """Return the error to raise instead of an error from another library."""
     kind = TypeError if isinstance(error, TypeError) else ValueError
     message = known_message(error)
     if message is not None:
@@ -166,7 +167,7 @@ def describe(value: Any) -> str:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issue a warning that points at the line of the user's code."""
+    """Issue a warning that points to the calling line in the user's code."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _package(frame) in _INTERMEDIATE:
         frame, level = frame.f_back, level + 1
@@ -181,8 +182,8 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 _IN_PRIVATE_FIT: ContextVar[bool] = ContextVar("_IN_PRIVATE_FIT", default=False)
 
 
-class _AnyOtherMessage:
-    """Message pattern of a warning filter that matches all warnings of other libraries."""
+class _ExternalMessage:
+    """Pattern of a warning filter that matches warnings from other libraries in a private fit."""
 
     #: scikit-learn copies filters by their pattern; this pattern matches nothing.
     pattern = "(?!)"
@@ -192,15 +193,15 @@ class _AnyOtherMessage:
         return _IN_PRIVATE_FIT.get() and not message.startswith("A column-vector y was passed")
 
 
-_FILTER = ("ignore", _AnyOtherMessage(), Warning, None, 0)
+_FILTER = ("ignore", _ExternalMessage(), Warning, None, 0)
 
 
 @contextmanager
-def suppress_other_warnings(enabled: bool = True) -> Iterator[None]:
-    """Drop warnings of other libraries, which may depend on a single record.
+def suppress_external_warnings(enabled: bool = True) -> Iterator[None]:
+    """Suppress warnings from other libraries, which may depend on a single record.
 
-    Warnings of this package, issued by `warn`, depend only on public facts and are still shown. The
-    user's filters stay in place, and warnings in other threads are not affected.
+    Warnings that this package issues with `warn` depend only on public facts and are still shown.
+    The user's filters stay in place, and warnings in other threads are not affected.
     """
     if not enabled:
         yield
@@ -223,7 +224,7 @@ def _package(frame: FrameType) -> str:
 
 
 def describe_not_covered(not_covered: Sequence[str]) -> str:
-    """Return text to append to a guarantee that states what the guarantee does not cover."""
+    """Return text that states what a guarantee does not cover, to be appended to the guarantee."""
     text = ""
     from_data = [name for name in not_covered if name != "random_state"]
     if from_data:

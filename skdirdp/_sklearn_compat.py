@@ -1,4 +1,4 @@
-"""Private imports from scikit-learn, and compatibility with its versions.
+"""Imports from private modules of scikit-learn, and compatibility with its supported versions.
 
 The rest of the package imports these names from here.
 """
@@ -42,11 +42,12 @@ __all__ = [
 def validate_records(
     estimator: Any, X: Any, y: Any, *, reset: bool, unchecked_dtypes: Sequence[type], **checks: Any
 ) -> Any:
-    """Call scikit-learn's `validate_data`, without checks that cannot fail for plain arrays.
+    """Call scikit-learn's `validate_data`, but skip checks that cannot fail.
 
     The checks of dimensions, dtypes and lengths, and of finite values in y, take as long as
-    counting a few hundred records. They are skipped for arrays X with one of `unchecked_dtypes`,
-    for which the checks neither convert nor inspect X. Error messages contain no data.
+    counting a few hundred records. They are skipped if X is an array with one of
+    `unchecked_dtypes` and y is an array of integers or booleans, because they would neither convert
+    nor reject them. Error messages contain no data.
     """
     skip_checks = (
         type(X) is type(y) is np.ndarray

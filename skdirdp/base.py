@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from ._messages import describe_not_covered, format_exact, plural, suppress_other_warnings, warn
+from ._messages import describe_not_covered, format_exact, plural, suppress_external_warnings, warn
 from ._persons import MOST_ROWS, RECORD, CountedRows, Unit, check_person
 from ._random import noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
@@ -227,7 +227,7 @@ class PrivateEstimator(BaseEstimator):
             if name.endswith("_") and name not in self._get_param_names():
                 delattr(self, name)
         try:
-            with suppress_other_warnings(self.epsilon != np.inf):
+            with suppress_external_warnings(self.epsilon != np.inf):
                 yield self._release_context()
         except BaseException:
             self.__dict__.clear()

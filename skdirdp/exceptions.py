@@ -65,7 +65,7 @@ class DuplicateChargeError(ValueError):
 
 
 class ContractError(ValueError):
-    """Error for a party or a message that does not fit the contract of a federated round.
+    """Raised if a party or a message does not match the contract of a federated round.
 
     Examples
     --------

@@ -157,7 +157,7 @@ def test_sums_are_those_of_the_entries(ledger):
 
 def last(ledger):
     with ledger.reading() as transaction:
-        return transaction.last()
+        return transaction.last_position()
 
 
 def test_sums_since_an_entry_are_those_of_the_later_ones(ledger):
@@ -173,7 +173,7 @@ def test_sums_since_an_entry_are_those_of_the_later_ones(ledger):
     append(ledger, "a", 3)
     with ledger.writing() as transaction:
         transaction.append("c", 7, None, None)
-        assert transaction.last()[0] == 6
+        assert transaction.last_position()[0] == 6
         later = {("", "", "a"): 4, ("", "", "b"): 1, ("", "", "c"): 7}
         assert transaction.sums_since(position) == later
         assert transaction.sums_since(NOTHING) == transaction.sums()
@@ -185,12 +185,12 @@ def test_sums_since_an_entry_are_those_of_the_later_ones(ledger):
 def test_the_first_charge_is_known(ledger):
     def first():
         with ledger.reading() as transaction:
-            return transaction.first()
+            return transaction.first_kind()
 
     assert first() is None
     with ledger.writing() as transaction:
         transaction.append("a", 5, None, NORTH)
-        assert transaction.first() == ("a", 5)
+        assert transaction.first_kind() == ("a", 5)
     append(ledger, "b", 1)
     assert first() == ("a", 5)
 

@@ -575,7 +575,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
             with self._ledger.reading() as transaction:
-                count, last = transaction.n_entries, transaction.last()
+                count, last = transaction.n_entries, transaction.last_position()
         except LedgerError:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")

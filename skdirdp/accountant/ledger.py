@@ -1,9 +1,9 @@
 """Append-only ledger of charges that is shared by many processes.
 
 The same code serves SQLite files and PostgreSQL databases; a storage backend only opens
-transactions, of which one at a time can write. Every entry is checked against the hash chain when a
-process first reads it. A process keeps the sums of the entries it has checked, and reads only newer
-ones.
+transactions, and only one transaction can write at a time. Every entry is checked against the hash
+chain when a process first reads it. A process keeps the number of releases per part and kind in
+the entries that it has checked, and then reads only newer entries.
 """
 
 import os
@@ -54,7 +54,10 @@ _ANCHOR = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class _CheckedPrefix:
-    """Sums of the first entries of a ledger, after their hashes were checked."""
+    """Number of releases per part and kind in the first entries of a ledger.
+
+    The hashes of these entries have been checked.
+    """
 
     n_entries: int
     hash: str
@@ -77,7 +80,9 @@ class Transaction:
         start = _CheckedPrefix(0, header_hash(header), {})
         # Looked up before the ledger is read, so the ledger contains all entries checked so far.
         self._checked = _CHECKED.get(self._key, start)
-        found, self.n_entries, self.hash, self._signature = select_header(session, header.number)
+        found, self.n_entries, self.hash, self._user_and_time = select_header(
+            session, header.number
+        )
         if found.identity != header.identity:
             raise UnusableError("it was replaced by another ledger")
         if found != header:
@@ -101,16 +106,19 @@ class Transaction:
         """Return the number of charged releases per part and kind."""
         return self._catch_up().sums
 
-    def first(self) -> First | None:
+    def first_kind(self) -> First | None:
         """Return the kind of the first charge, and its number of releases."""
         return self._catch_up().first
 
-    def last(self) -> Position:
+    def last_position(self) -> Position:
         """Return the position of the last charge."""
         return (self.n_entries, self.hash) if self.n_entries else NOTHING
 
     def sums_since(self, position: Position) -> Sums | None:
-        """Return the sums after a position; None if it has a different charge, as in a copy."""
+        """Return the sums after a position.
+
+        Return None if the ledger has a different charge at that position, as a copy may have.
+        """
         n_entries, head = position
         if position != NOTHING:
             row = select_charges(self._session, self._header.number, n_entries - 1, n_entries)
@@ -146,7 +154,7 @@ class Transaction:
         checked = self._catch_up()
         if releases > _MAX_INTEGER:
             raise OverflowError(f"releases must be at most {_MAX_INTEGER}; got {releases}")
-        current_user, now = self._signature
+        current_user, now = self._user_and_time
         entry = (
             self.n_entries + 1,
             now if time is None else time.astimezone(timezone.utc).isoformat(),
@@ -165,7 +173,7 @@ class Transaction:
         insert_charge(self._session, self._header, entry, head)
         self.n_entries, self.hash, self._has_written = entry[0], head, True
         self._checked = _CheckedPrefix(entry[0], head, sums, checked.first or (spec, releases))
-        return self.last()
+        return self.last_position()
 
     def append_new(self, entries: Iterable[Entry], *, is_copy: bool) -> int:
         """Write the entries that the ledger lacks, and return their number.
@@ -266,7 +274,7 @@ class Transaction:
                 f"charges are missing: it has {n_entries}, but should have {self.n_entries}"
             )
         if head != self.hash:
-            raise UnusableError("its head does not match its charges")
+            raise UnusableError("its stored last hash does not match its charges")
 
 
 def _find_damage(entry: Sequence[Any]) -> str | None:
@@ -325,7 +333,7 @@ class Ledger:
     @classmethod
     def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
         if path is None:
-            folder = _TemporaryFolder()  # keeps a reference until the ledger holds one
+            folder = _TemporaryFolder()  # keeps the folder alive until the ledger refers to it
             storage: Storage = SQLiteStorage(folder.file, survives_power_loss=False)
             number = None
         else:

@@ -238,12 +238,12 @@ def current_spending(transaction: Transaction, known: Spending) -> Spending:
 
     All charges are read if the ledger does not contain the known ones: it is a restored copy.
     """
-    position = transaction.last()
+    position = transaction.last_position()
     if position == known.position:
         return known
     added = transaction.sums_since(known.position) if known.position[0] else None
     if added is None:
-        return Spending().plus(transaction.sums(), position, transaction.first())
+        return Spending().plus(transaction.sums(), position, transaction.first_kind())
     return known.plus(added, position)
 
 

@@ -74,7 +74,7 @@ class BayesNetReport(PrivacyReport):
 
     def _describe_releases(self) -> str:
         *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
-        steps = "counts of columns, scores of pairs and tables of cliques"
+        steps = "column counts, pair scores and clique tables"
         names = "".join(f", and names of states by {mechanism}" for mechanism in selections)
         return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
 
@@ -90,8 +90,8 @@ class PrivateBayesNet(BaseBayesNet):
     Parameters
     ----------
     schema : Schema, or dict of column declarations, default=None
-        Public description of the columns. Keys and ignored columns are not learnt. If it declares a
-        person, person ids and `max_rows` are taken from the schema.
+        Public description of the columns. Keys and ignored columns are not modelled. If it declares
+        a person, person ids and `max_rows` are taken from the schema.
     states : dict of list, default=None
         Public values of categorical columns, if there is no schema. Other values raise an error.
     bounds : dict of (low, high), default=None
@@ -116,8 +116,8 @@ class PrivateBayesNet(BaseBayesNet):
         Maximum number of cells in the table of a column and its parents.
     {epsilon, delta, order, adjacency, max_rows}
     postprocess : bool, default=True
-        Whether to post-process the noisy tables of cliques, at no privacy cost: they are made
-        consistent with each other and with the counts of columns, and smoothed. If False, each
+        Whether to post-process the noisy clique tables, at no privacy cost: they are made
+        consistent with each other and with the column counts, and then smoothed. If False, each
         table is used as drawn, with negative counts set to 0.
     {accountant, label, random_state}
 
@@ -138,7 +138,7 @@ class PrivateBayesNet(BaseBayesNet):
         value per clique).
     {classes_, privacy_}
     columns_ : list
-        Columns of X.
+        Modelled columns, in the order of X.
     {n_features_in_, feature_names_in_}
 
     See Also
@@ -237,8 +237,9 @@ class PrivateBayesNet(BaseBayesNet):
         Parameters
         ----------
         X : DataFrame, or array of shape (n_samples, n_columns)
-            All columns are learnt. With a schema, X may also be a Dask collection, a PyArrow
-            dataset or a lazy frame, whose records are then read into memory.
+            All columns are modelled, except keys and ignored columns of a schema. With a schema, X
+            may also be a Dask collection, a PyArrow dataset or a lazy frame, whose records are then
+            read into memory.
         y : Ignored
         groups : array-like of shape (n_samples,), default=None
             Person of each record, as whole numbers or strings. Only the first `max_rows` records of
@@ -323,18 +324,20 @@ class PrivateBayesNet(BaseBayesNet):
         relation = PERSON_RELATIONS[relation] if unit.is_person else relation
         selections: list[SelectionMechanism] = []
         if not n_unlisted:
-            whole = calibrate_gaussian(budget.epsilon, budget.delta, budget.order, relation, bound)
+            gaussian = calibrate_gaussian(
+                budget.epsilon, budget.delta, budget.order, relation, bound
+            )
         elif budget.order is not None and budget.is_private:
             raise ValueError(
-                "order must be None if columns have neither states nor bounds: a value that "
+                "order must be None if any column has neither states nor bounds: a value that "
                 "occurs in one record is published with a small probability, which makes every "
                 "Renyi divergence infinite. Use delta instead of order, or pass the states"
             )
         else:
-            whole, selections = split_with_selection(
+            gaussian, selections = split_with_selection(
                 budget.epsilon, budget.delta, relation, bound, n_unlisted, _SELECTION_SHARE
             )
-        return ReleaseSchedule(whole, selections, n_columns, int(self.max_family_cells))
+        return ReleaseSchedule(gaussian, selections, n_columns, int(self.max_family_cells))
 
     def _learn(
         self,
@@ -405,7 +408,7 @@ class PrivateBayesNet(BaseBayesNet):
         cliques: Mapping[Clique, Measurement],
         noisy: Mapping[Hashable, Measurement],
     ) -> None:
-        """Set states and probabilities from the noisy counts of cliques and columns."""
+        """Set states and probabilities from the noisy clique tables and column counts."""
         columns, total = self._released_, self.n_records_
         self.states_ = {name: column.states for name, column in columns.items()}
         if self.postprocess:
@@ -488,9 +491,9 @@ class PrivateBayesNet(BaseBayesNet):
             table = ordered_marginal(tree.calibrate(products)[i], tree.cliques[i], wanted)
         else:
             table = eliminate_variables(list(zip(tree.cliques, products, strict=True)), wanted)
-        index = [pd.Index(self.states_[n], tupleize_cols=False, name=n) for n in wanted]
-        several = pd.MultiIndex.from_product(index) if len(wanted) > 1 else index[0]
-        return pd.Series(table.ravel(), several, name="probability")
+        levels = [pd.Index(self.states_[n], tupleize_cols=False, name=n) for n in wanted]
+        index = pd.MultiIndex.from_product(levels) if len(wanted) > 1 else levels[0]
+        return pd.Series(table.ravel(), index, name="probability")
 
     def planned_sigma(self, n_columns: int, n_unlisted: int = 0) -> dict[str, float]:
         """Return the standard deviation of the noise of a fit, without using any data.

@@ -30,9 +30,10 @@ _TOLERANCE = 1e-7  # relative decrease of the loss below which the descent stops
 
 @dataclass(frozen=True)
 class CliqueTree:
-    """Cliques, the index of the parent of each (-1 for the root), and column sizes.
+    """Tree of cliques.
 
-    Each clique shares its separator with its parent, which precedes it in `cliques`.
+    It has the index of each clique's parent (-1 for the root) and the number of states of each
+    column. Each clique shares its separator with its parent, which precedes it in `cliques`.
     """
 
     cliques: tuple[Clique, ...]
@@ -108,9 +109,10 @@ class CliqueTree:
         return projections
 
     def calibrate(self, potentials: Tables) -> Tables:
-        """Return the clique marginals of the distribution proportional to the potentials.
+        """Return the clique marginals of a distribution.
 
-        They are NaN if the product of the potentials is zero everywhere.
+        The distribution is proportional to the product of the potentials. The marginals are NaN if
+        this product is zero everywhere.
         """
         beliefs = [table / table.max() for table in potentials]
         for i in range(len(beliefs) - 1, 0, -1):
@@ -127,7 +129,7 @@ class CliqueTree:
         return beliefs
 
     def conditionals(self, tables: Tables) -> Tables:
-        """Return potentials whose calibrated tables are the given ones."""
+        """Return potentials whose calibrated tables are the given ones if these are consistent."""
         result = [tables[0] / tables[0].sum()]
         for table, (own, _) in zip(tables[1:], self._separators, strict=True):
             sums = own.expand(own.sum(table))
@@ -258,7 +260,7 @@ class Measurement:
 def combine_measurements(
     cliques: Mapping[Clique, Measurement], columns: Sequence[Measurement], total: float
 ) -> list[Measurement]:
-    """Combine measurements of cliques and columns; the counts of columns are shrunk."""
+    """Combine measurements of cliques and columns, and shrink the column counts."""
     measured = dict(cliques)
     for column in columns:
         if column.nodes in cliques:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..schema import BLOCK_ROWS, block_frame, empty_frame, table_blocks
+from ..schema import BLOCK_ROWS, block_frame, empty_table, table_blocks
 from . import in_memory
 from .in_memory import ColumnRoles, Counter
 
@@ -22,7 +22,7 @@ class ArrowTable:
         self._roles = ColumnRoles.from_names(list(X.schema.names), given, names_only=True)
         self.given = set(self._roles.named)  # parameters of `fit` that were given
         # Empty frame with the same columns.
-        self.empty = empty_frame(X)[self._roles.features]
+        self.empty = empty_table(X)[self._roles.features]
 
     def select_features(self, features: list[Any]) -> "ArrowTable":
         """Restrict the table to some of the features."""

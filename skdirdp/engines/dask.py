@@ -139,9 +139,9 @@ def _compute(counts: Delayed) -> Any:
             # Only errors of the cluster itself are certain to contain no data.
             if type(error).__module__.partition(".")[0] not in ("distributed", "asyncio"):
                 raise
-            lost = type(error).__name__
+            reason = type(error).__name__
     raise RuntimeError(
-        f"X could not be counted because workers or their scheduler were lost ({lost}). Nothing "
+        f"X could not be counted because workers or their scheduler were lost ({reason}). Nothing "
         "was released, and the accountant was not charged; call fit again"
     )
 
@@ -159,7 +159,7 @@ def _compute_with_progress(counts: Delayed) -> Any:
     from dask.callbacks import Callback
     from dask.diagnostics import ProgressBar
 
-    if Callback.active:  # the user already has a progress bar
+    if Callback.active:  # the user has active callbacks, such as a progress bar
         return counts.compute()
     with ProgressBar(minimum=in_memory.PROGRESS_DELAY):
         return counts.compute()

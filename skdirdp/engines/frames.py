@@ -21,7 +21,7 @@ import pandas as pd
 from .._contributions import RowBounds, RowSums, Weights
 from .._messages import errors_without_data
 from .._persons import CountedRows, Unit
-from ..schema import block_frame, collected_to_pandas, table_blocks
+from ..schema import block_frame, narwhals_to_pandas, table_blocks
 from .in_memory import ColumnRoles, Counter, count_blocks, with_progress
 
 # Prefix of the names of computed columns. The columns of X are renamed, too.
@@ -368,8 +368,8 @@ class LazyTable:
     def _collect(self, frame: nw.LazyFrame) -> pd.DataFrame:
         with errors_without_data():
             if frame.implementation.is_polars():  # otherwise whole columns are in memory
-                return collected_to_pandas(frame.collect("polars", engine="streaming"))
-            return collected_to_pandas(frame.collect())
+                return narwhals_to_pandas(frame.collect("polars", engine="streaming"))
+            return narwhals_to_pandas(frame.collect())
 
 
 def _check_number(found: int, n_cells: int, columns: list[str]) -> None:

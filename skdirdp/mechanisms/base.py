@@ -105,7 +105,7 @@ class Mechanism(PrivacyCurves):
     def _draw(
         cls, requests: "Sequence[Request]", generator: np.random.Generator
     ) -> tuple[np.ndarray, ...]:
-        """Draw the noise of several one-dimensional tables, concatenated."""
+        """Draw the noisy cells of several one-dimensional tables, concatenated."""
 
     @abstractmethod
     def _noisy_counts(self, grid: float, *drawn: np.ndarray) -> np.ndarray:
@@ -121,7 +121,10 @@ class Mechanism(PrivacyCurves):
         """Return positive probabilities for each row of a two-dimensional table."""
 
     def _check_table(self, counts: np.ndarray, grid: float, *, whole: bool) -> None:
-        """Raise an error if the mechanism cannot draw a table. `whole`: all counts are integers."""
+        """Raise an error if the mechanism cannot release a table.
+
+        `whole` states whether all counts are integers.
+        """
 
     def _released_without_noise(self, counts: np.ndarray) -> np.ndarray:
         return smoothed_mean(counts, self.smoothing)
@@ -152,7 +155,8 @@ class Mechanism(PrivacyCurves):
         Parameters
         ----------
         table : CountTable
-            Public description of the table. Its rows are assumed to have a reference distribution.
+            Public description of the table. Its rows are assumed to follow the reference
+            distribution.
         """
         if not table.postprocess or self.is_exact:
             return self._divergence_as_drawn(table)
@@ -331,7 +335,7 @@ class Mechanism(PrivacyCurves):
     def draw(
         self, counts: np.ndarray, generator: np.random.Generator | None, grid: float | None = None
     ) -> np.ndarray:
-        """Draw the release of a table, after it was checked and charged.
+        """Draw the release of a table that has been checked and accounted for.
 
         Parameters
         ----------
@@ -349,7 +353,7 @@ class Mechanism(PrivacyCurves):
     def draw_all(
         requests: "Sequence[Request]", generator: np.random.Generator | None
     ) -> list[np.ndarray]:
-        """Draw the releases of several tables, after they were checked and charged.
+        """Draw the releases of several tables that have been checked and accounted for.
 
         Parameters
         ----------
@@ -383,7 +387,7 @@ class Mechanism(PrivacyCurves):
 
 
 class Request(NamedTuple):
-    """A table to be drawn by a mechanism."""
+    """A table to be released by a mechanism."""
 
     mechanism: Mechanism
     counts: np.ndarray
@@ -512,8 +516,8 @@ class JointMechanism(PrivacyCurves):
         return sum(count for _, count in self.parts)
 
     @property
-    def is_exact(self) -> bool:
-        """Whether some part adds no noise."""
+    def has_exact_part(self) -> bool:
+        """Whether any part adds no noise."""
         return any(mechanism.is_exact for mechanism, _ in self.parts)
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
@@ -532,7 +536,10 @@ def smoothed_mean(counts: np.ndarray, smoothing: float) -> np.ndarray:
 
 
 def remove_smoothing(mean, smoothing: float, n_samples: float, n_categories: int, n_cells=1):
-    """Return ``x / N`` from smoothed means of counts x with total N, or from sums of cells."""
+    """Return ``x / N`` from a smoothed mean.
+
+    x is a count, or a sum of `n_cells` counts, and N is the total.
+    """
     s = smoothing / n_samples
     return mean * (1 + n_categories * s) - n_cells * s
 

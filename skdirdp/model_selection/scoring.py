@@ -17,7 +17,13 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import errors_without_data, format_exact, is_error, suppress_other_warnings, warn
+from .._messages import (
+    errors_without_data,
+    format_exact,
+    is_error,
+    suppress_external_warnings,
+    warn,
+)
 from .._persons import RECORD, CountedRows, Unit, select_rows
 from .._random import noise_generator
 from .._sklearn_compat import take_records
@@ -511,7 +517,7 @@ def private_score(
         if persons is not None and persons.rows is not None:
             X, y = take_records(X, persons.rows), persons.take(y)
         _check_n_features(estimator, X)
-        with suppress_other_warnings(math.isfinite(epsilon)):
+        with suppress_external_warnings(math.isfinite(epsilon)):
             table = score_table(scorer, estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)
     generator = None

@@ -21,8 +21,8 @@ from ..postprocessing import estimate_counts
 from .base import Table, estimate_classes, noisy_table
 from .multinomial import _NumericNaiveBayes
 
-# Squared precision of the table of filled slots, relative to that of the feature table.
-_RELATIVE_FILL_PRECISION = 0.1
+# Privacy cost of the table of filled slots, relative to that of the feature table.
+_RELATIVE_FILL_COST = 0.1
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class Occurrences:
             return [(CountTable(n_samples * n_columns, 2, n_rows, bound, **options), pairs)]
         # How many of the `limit` slots per record are filled, and by which features.
         most, total = product_up(weight, self.limit), n_samples * self.limit
-        full, slots = ones.sum(axis=1), self.limit * counts.classes
+        filled, slots = ones.sum(axis=1), self.limit * counts.classes
         check_exact(slots, grid)
-        precision = math.sqrt(_RELATIVE_FILL_PRECISION / self.limit)
-        of_fill = {**options, "min_smoothing": 0.0, "precision": precision}
-        fill = CountTable(total, 2, len(ones), ContributionBound(most, most, grid), **of_fill)
+        precision = math.sqrt(_RELATIVE_FILL_COST / self.limit)
+        fill_options = {**options, "min_smoothing": 0.0, "precision": precision}
+        fill = CountTable(total, 2, len(ones), ContributionBound(most, most, grid), **fill_options)
         bound = ContributionBound(weight, most, grid)
         shares = CountTable(total, n_columns, len(ones), bound, **options)
-        return [(fill, np.stack([slots - full, full], axis=-1)), (shares, ones)]
+        return [(fill, np.stack([slots - filled, filled], axis=-1)), (shares, ones)]
 
 
 @shared_docs
@@ -65,10 +65,10 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     """Private Bernoulli naive Bayes, a drop-in replacement for `BernoulliNB`.
 
     A fit releases the class counts and, for every class and feature, the numbers of records with
-    and without the feature. One record changes one count per feature. If each record has only a few
-    of many features, like the words of a text, `max_total` reduces the noise. A fit then releases
-    the share of each feature and how many of the `max_total` slots per record are filled. With
-    infinite `epsilon`, the model is identical to that of `BernoulliNB`.
+    and without the feature. Each record contributes to one count per feature. If each record has
+    only a few of many features, like the words of a text, `max_total` reduces the noise. A fit then
+    releases the share of each feature and how many of the `max_total` slots per record are filled.
+    With infinite `epsilon`, the model is identical to that of `BernoulliNB`.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_memory
 
 from .._docs import shared_docs
-from .._messages import format_exact, suppress_other_warnings, warn
+from .._messages import format_exact, suppress_external_warnings, warn
 from .._persons import SharedGroups, common_unit
 from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators, take_records
 from ..accounting.worst_case import ADJACENCIES
@@ -329,7 +329,7 @@ class PrivatePipeline(Pipeline):
 
     def _rehearsed(self, X: Any, y: Any, params: dict) -> JointPlan:
         """Return the plan of a fit, without fitting."""
-        with suppress_other_warnings(bool(np.isfinite(self.epsilon))):
+        with suppress_external_warnings(bool(np.isfinite(self.epsilon))):
             return self._plan(Pipeline.fit, self._open(X, y, params))[0]
 
     def _fit_privately(self, fit: Callable[..., Any], X: Any, y: Any, params: dict) -> Any:
@@ -339,7 +339,7 @@ class PrivatePipeline(Pipeline):
         self._validate_params()
         self._validate_steps()
         is_private = bool(np.isfinite(self.epsilon))
-        with suppress_other_warnings(is_private):
+        with suppress_external_warnings(is_private):
             leaking = self._warn_of_leaking_steps()
             if self._holds_private_steps():
                 return self._fit_jointly(fit, X, y, params, leaking)

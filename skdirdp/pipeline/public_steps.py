@@ -23,7 +23,7 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.utils import get_tags
 
-from .._messages import suppress_other_warnings
+from .._messages import suppress_external_warnings
 from ..base import PrivateEstimator
 from ..schema import SchemaEncoder, is_row, may_hold_nulls, record_wise
 from .check import learns_nothing
@@ -110,7 +110,7 @@ class _LearnsNothing:
         try:
             vars(self).update(instead)
             self.__class__ = fitted
-            with suppress_other_warnings():
+            with suppress_external_warnings():
                 self.fit(records)
         except Exception as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -131,7 +131,7 @@ class _LearnsNothing:
         _refuse_rows(self, X)
         if takes_table(self):
             X = record_wise(X)
-        with suppress_other_warnings():
+        with suppress_external_warnings():
             return super().transform(X, **params)  # type: ignore[misc]
 
     def __reduce__(self):

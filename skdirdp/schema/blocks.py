@@ -77,13 +77,14 @@ def is_in_memory(X: Any) -> bool:
 
 
 def check_row_order(person: Hashable | None, X: Any) -> None:
-    """Raise an error if the schema has a person and the records have no fixed order."""
-    # Otherwise, the records of one person could affect which records of another are counted.
+    """Raise an error if the schema has a person column but the records have no fixed order."""
+    # Without a fixed order, the records of one person could affect which records of another are
+    # counted.
     if person is not None and has_type(X, LAZY_FRAME_TYPES):
         raise TypeError(
             "X must be in memory, a Dask collection or a PyArrow dataset if the schema declares "
-            "a person; got a lazy frame, whose rows have no fixed order, so the first rows of a "
-            "person are undefined. Collect it or write it to Parquet files"
+            "a person column; got a lazy frame. Its rows have no fixed order, so the first rows of "
+            "each person are not well defined. Collect it or write it to Parquet files"
         )
 
 
@@ -187,7 +188,7 @@ def _spark_blocks(X: Any) -> Iterator[Any]:
             yield from reader
 
 
-def empty_frame(X: Any) -> Any:
+def empty_table(X: Any) -> Any:
     """Return an empty table with the columns of a table that is not in memory."""
     if has_type(X, ARROW_TYPES):
         return X.schema.empty_table().to_pandas()
@@ -201,7 +202,7 @@ def empty_frame(X: Any) -> Any:
 def block_frame(block: Any) -> pd.DataFrame:
     """Convert an Arrow batch to pandas; integers and booleans with missing values keep their type.
 
-    Other frames are returned unchanged.
+    Other blocks are returned unchanged.
     """
     if not hasattr(block, "column_names"):
         return block
@@ -212,7 +213,7 @@ def block_frame(block: Any) -> pd.DataFrame:
     return frame
 
 
-def collected_to_pandas(frame: Any) -> pd.DataFrame:
+def narwhals_to_pandas(frame: Any) -> pd.DataFrame:
     """Convert an in-memory narwhals frame to pandas, with strings as objects."""
     table = frame.to_pandas()
     return table.assign(**{name: text_objects(table[name]) for name in table})

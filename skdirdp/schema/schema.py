@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._messages import errors_without_data, warn
 from . import files
 from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
-from .blocks import check_row_order, collect_columns, empty_frame, is_in_memory, table_blocks
+from .blocks import check_row_order, collect_columns, empty_table, is_in_memory, table_blocks
 from .keys import key_ids
 from .kinds import (
     Categories,
@@ -720,7 +720,7 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
         self
         """
         # A stream can be read only once.
-        sample = X if is_in_memory(X) else empty_frame(X)
+        sample = X if is_in_memory(X) else empty_table(X)
         names = self.schema.records(sample, optional=True).names
         is_open = {name: isinstance(self.schema[name], Names) for name in names}
         if any(is_open.values()):
