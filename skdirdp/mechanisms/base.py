@@ -515,11 +515,6 @@ class JointMechanism(PrivacyCurves):
         """Number of released tables."""
         return sum(count for _, count in self.parts)
 
-    @property
-    def has_exact_part(self) -> bool:
-        """Whether any part adds no noise."""
-        return any(mechanism.is_exact for mechanism, _ in self.parts)
-
     def _worst_cases(self) -> Mapping[str, WorstCase]:
         return Composition(self.parts).worst_cases()
 
