@@ -211,7 +211,7 @@ def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
     def agree(message: Message, context: Context) -> Message:
         """Compare the contract of the server with that of this party."""
         with _without_data():
-            answer = {"error": ""}
+            answer: dict[str, Any] = {"error": ""}
             try:
                 fit = make_round(context)
                 _check_round(fit)
@@ -450,7 +450,8 @@ class _ExactSecAggPlus(SecAggPlusWorkflow):
         return done
 
     def collect_masked_vectors_stage(self, grid: Any, context: Any, state: Any) -> bool:
-        done = super().collect_masked_vectors_stage(_CheckedGrid(grid), context, state)
+        checked: Any = _CheckedGrid(grid)
+        done = super().collect_masked_vectors_stage(checked, context, state)
         self._note(state)
         return done
 
