@@ -314,7 +314,7 @@ def test_the_number_of_records_leaks_only_by_the_choice_of_a_mechanism(visits):
         (SCHEMA, {"tables": {"sex": float("nan")}}, "share of 'sex' in tables must be"),
         (SCHEMA, {"max_cells": 61}, "at least the number of cells of all tables, 62"),
         (SCHEMA, {"max_rows": 0}, "max_rows"),
-        ({"sex": Schema.names(), "age": (0, 9)}, {}, "'sex': has no public values"),
+        ({"sex": Schema.names(), "age": (0, 9)}, {"tables": ["sex"]}, "'sex': has no public val"),
         ({"sex": Schema.categories(["f"], missing=False)}, {}, "several categories"),
         (
             {"sex": Schema.categories(["f"], missing=False)},
@@ -512,3 +512,10 @@ def test_categories_of_queries():
 def test_categories_that_do_not_exist_are_refused(name, wanted, message):
     with pytest.raises(ValueError, match=message):
         select_categories(name, SCHEMA[name], wanted)
+
+
+def test_columns_without_public_values_are_left_out_with_a_warning(visits):
+    schema = SCHEMA.replace(columns={**SCHEMA.columns, "sex": Schema.names()})
+    with pytest.warns(UserWarning, match="columns without public values are not used: 'sex'"):
+        tabs = PrivateCrosstab(schema).fit(visits)
+    assert not any("sex" in columns for columns in tabs.tables_)

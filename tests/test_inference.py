@@ -1,5 +1,7 @@
 """Intervals and tests of noisy tables, against independent computations."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -453,27 +455,60 @@ def test_combined_intervals_cover_and_those_of_nested_imputation_do_not():
 # Records of persons, and errors -----------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        GaussianMechanism(3.0, adjacency="add_remove_person", max_count=4.0, max_total=4.0),
-        GaussianMechanism(3.0, max_count=0.5),
-    ],
-)
-def test_dependent_or_weighted_records_allow_no_inference_about_the_population(mechanism):
-    noisy = table([[20.0, 30.0], [30.0, 40.0]], mechanism)
-    for function in (
-        lambda: share(noisy),
-        lambda: difference(noisy, np.s_[:, 0], 0, 1),
-        lambda: mean(noisy, [0, 1]),
-        lambda: quantile(noisy, 0.5, [0, 1, 2]),
-        lambda: correlation(noisy),
-        lambda: cramers_v(noisy),
-        lambda: independence(noisy),
-        lambda: power([[0.3, 0.2], [0.2, 0.3]], 100, mechanism),
-    ):
-        with pytest.raises(ValueError, match="independent"):
-            function()
+def people(kind, n_runs, rows=3, n_people=400):
+    """Noisy tables of people with several rows each, which are equal or independent."""
+    rng = np.random.default_rng(kind == "equal")
+    p = np.outer([0.5, 0.5], [0.6, 0.4]).ravel()
+    counts = rng.multinomial(n_people * rows, p, n_runs)
+    if kind == "equal":
+        counts = rows * rng.multinomial(n_people, p, n_runs)
+    mechanism = GaussianMechanism(
+        12.0, adjacency="add_remove_person", max_count=rows, max_total=rows
+    )
+    noisy = (counts + rng.normal(0, 12.0, counts.shape)).reshape(-1, 2, 2)
+    return NoisyTable(noisy, mechanism, batch_dims=1)
+
+
+@pytest.mark.parametrize("kind", ["equal", "independent"])
+def test_intervals_and_tests_hold_for_people_with_several_records(kind):
+    """Equal records are the worst case. Intervals for independent ones would cover 79%."""
+    n_runs = 1000
+    noisy = people(kind, n_runs)
+    deviation = np.sqrt(0.05 * 0.95 / n_runs)
+    rates = [independence(noisy, n_resamples=99).pvalue <= 0.05]
+    for found, true in ((share(noisy, np.s_[:, 1], 0), 0.4), (share(noisy, np.s_[:, 1]), 0.4)):
+        rates.append((true < found.low) | (found.high < true))
+    for errors in rates:
+        assert np.mean(errors) <= 0.05 + 3 * deviation
+        if kind == "equal":
+            assert np.mean(errors) >= 0.05 - 3 * deviation
+    wrong = replace(noisy, mechanism=GaussianMechanism(12.0, adjacency="add_remove"))
+    found = share(wrong, np.s_[:, 1])
+    if kind == "equal":
+        assert np.mean((found.low <= 0.4) & (found.high >= 0.4)) < 0.85
+
+
+def test_counts_of_people_and_weighted_records_are_scaled_to_independent_ones():
+    """Records that count m each are like a table of 1/m of them."""
+    counts = np.array([[200.0, 300.0], [300.0, 400.0]])
+    for m in (0.5, 4.0):
+        many = table(m * counts, GaussianMechanism(3.0 * m, max_count=m), 1200.0 * m)
+        once = table(counts, GaussianMechanism(3.0), 1200.0)
+        for function in (
+            share,
+            lambda each: difference(each, np.s_[:, 0], 0, 1),
+            lambda each: mean(each, [0, 1]),
+            lambda each: quantile(each, 0.5, [0, 1, 2]),
+            correlation,
+            cramers_v,
+        ):
+            ours, theirs = function(many), function(once)
+            for name in ("value", "low", "high"):
+                np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-9)
+        assert independence(many).pvalue == independence(once).pvalue
+        p = [[0.3, 0.2], [0.2, 0.3]]
+        assert power(p, round(1000 * m), many.mechanism) == power(p, 1000, once.mechanism)
+    noisy = table(counts, GaussianMechanism(3.0, max_count=4.0))
     assert share(noisy, np.s_[0, 0], population=False).value == pytest.approx(1 / 6)
 
 

@@ -340,12 +340,24 @@ def test_errors_come_before_the_charge():
         {"y": "ward_of_birth"},
         {"y": "age"},
         {"table": table.assign(extra=1)},
-        {"schema": SCHEMA.replace(columns={**SCHEMA.columns, "ward": Schema.names()})},
+        {"schema": Schema({"ward": Schema.names(), "ill": [0, 1]})},
     ):
         accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, adjacency="replace")
         with pytest.raises((ValueError, TypeError)):
             fitted(**{"table": table, "accountant": accountant, **wrong})
         assert len(accountant.history()) == 0
+
+
+def test_columns_without_public_values_are_left_out_with_a_warning():
+    schema = SCHEMA.replace(columns={**SCHEMA.columns, "ward": Schema.names()})
+    table = visits(500)
+    with pytest.warns(UserWarning, match="columns without public values are not used: 'ward'"):
+        model = PrivateTableClassifier(schema, random_state=0).fit(table, y="ill")
+    assert "ward" not in model.columns_
+    without = PrivateTableClassifier(schema, random_state=0)
+    with pytest.warns(UserWarning, match="'ward'"):
+        without.fit(table.assign(ward="another value"), y="ill")
+    np.testing.assert_array_equal(model.predict_proba(table), without.predict_proba(table))
 
 
 def test_nothing_exact_is_left_in_the_model():

@@ -34,7 +34,7 @@ from ..mechanisms import Mechanism
 from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable as NoisyCounts
 from ..postprocessing import estimate_counts, reconcile_tables
-from ..schema import Names, Schema, raise_faults
+from ..schema import Names, Schema, columns_with_values, raise_faults
 from .queries import Columns, TableQueries, combine_margins, margin
 
 _MOST_COLUMNS = 3
@@ -545,14 +545,9 @@ def _hashable(table: Any) -> Hashable:
 
 
 def _all_pairs(schema: Schema) -> dict[Columns, float]:
-    faults = _column_faults(schema, schema.features)
-    raise_faults(
-        "columns must have public values; list them, leave the column out with Schema.ignore(), or "
-        "name tables without it",
-        faults,
-    )
-    # Columns with a single category tell nothing.
-    names = [name for name in schema.features if schema[name].n_cells > 1]
+    names = columns_with_values(schema, schema.features)
+    # A column with a single category has no information.
+    names = [name for name in names if schema[name].n_cells > 1]
     if not names:
         raise ValueError("the schema must have a column with several categories; it has none")
     return dict.fromkeys(combinations(names, 2) if len(names) > 1 else [(names[0],)], 1.0)

@@ -78,7 +78,7 @@ def _compare(
     Two deviates z1 and z2 are tested together: the limits are the extremes of the function where
     ``z1^2 + z2^2 <= z^2``. `outermost` replaces values that are undefined.
     """
-    table.check_population(population)
+    table = table.for_population(population)
     z = normal_quantile(confidence)
     inside, first, second = np.broadcast_arrays(
         cell_masks(table, cells, "cells"),
@@ -115,7 +115,7 @@ def difference(
     Parameters
     ----------
     table : NoisyTable
-    cells : index or boolean array of shape (..., *shape of the table)
+    cells : index or boolean array of the shape of the table
         A set of cells, or several along the first dimension.
     given, reference : index or boolean array
         Cells of the two conditions, likewise. They have no cell in common.
@@ -262,7 +262,7 @@ def correlation(
     >>> correlation(table)
     Estimate(0.1093, low=0.02123, high=0.1976, confidence=0.95)
     """
-    table.check_population(population)
+    table = table.for_population(population)
     shape = check_two_way(table, "correlation")
     z = normal_quantile(confidence)
     u = np.repeat(check_values("row_values", row_values, shape[0]), shape[1])
@@ -302,7 +302,7 @@ def _noise_variance(table: NoisyTable, weights: np.ndarray, counts: np.ndarray) 
     """Return the variance of weighted sums of the noise of all cells with given counts."""
     if table.n_records is not None:
         weights = weights - weights.mean(axis=-1, keepdims=True)
-    return np.sum(table.mechanism.noise.variance_at(counts) * weights**2, axis=-1)
+    return np.sum(table.noise.variance_at(counts) * weights**2, axis=-1)
 
 
 def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
@@ -335,7 +335,7 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     >>> cramers_v(table)
     Estimate(0.2455, low=0.1791, high=0.3168, confidence=0.95)
     """
-    table.check_population(True)
+    table = table.for_population()
     check_real("confidence", confidence, above=0, below=1)
     shape = check_two_way(table, "cramers_v")
     law = table.law

@@ -6,7 +6,7 @@ is taken at the tested value, and includes the sampling of the records and the n
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.stats import t as student
 
 from .._validation import check_integer, check_real, check_real_array
 from ..mechanisms.base import Mechanism
+from ..mechanisms.tables import Noise
 from .deviates import Groups, NoiseLaw, mean_deviates, noise_variance, share_deviates, tilted
 
 # Points between an estimate and an end of its range at which tests are evaluated, and halvings
@@ -88,6 +89,8 @@ class NoisyTable:
     batch_dims : int, default=0
         Number of leading dimensions that are no variables: they number independent tables of the
         same shape, and results have them too.
+    unit : float, default=1.0
+        Number of records in the unit of `counts` and `n_records`; see `for_population`.
 
     Examples
     --------
@@ -102,6 +105,7 @@ class NoisyTable:
     mechanism: Mechanism
     n_records: float | None = None
     batch_dims: int = 0
+    unit: float = 1.0
 
     def __post_init__(self):
         counts = np.asarray(self.counts, dtype=float)
@@ -134,9 +138,15 @@ class NoisyTable:
         return int(np.prod(self.shape))
 
     @property
+    def noise(self) -> Noise:
+        """Variance of the noise of `counts`."""
+        variance, per_count, is_laplace = self.mechanism.noise
+        return Noise(variance / self.unit**2, per_count / self.unit, is_laplace)
+
+    @property
     def law(self) -> NoiseLaw:
         """Distribution of the noise."""
-        return NoiseLaw.from_noise(self.mechanism.noise)
+        return NoiseLaw.from_noise(self.noise)
 
     def margin(self, *axes: int) -> np.ndarray:
         """Return the noisy counts summed over all other variables.
@@ -163,15 +173,26 @@ class NoisyTable:
             counts = counts + (self.n_records - counts.sum(axis=-1, keepdims=True)) / self.size
         return counts
 
-    def check_population(self, population: bool) -> None:
-        """Raise an error if inference about the population needs independent records."""
+    def for_population(self, population: bool = True) -> "NoisyTable":
+        """Return the table in units of independent records, for inference about the population.
+
+        A person may have up to m records, which need not be independent. By the inequality of
+        Cauchy and Schwarz, their sum has at most m times the variance of as many independent
+        records. This is the variance of counts that are divided by m. So intervals and tests hold
+        for independent people, and are conservative if the records of a person differ. The same
+        holds for records of weight up to m.
+
+        Parameters
+        ----------
+        population : bool, default=True
+            If False, the table itself is returned.
+        """
         bound = self.mechanism.contribution
-        if population and (bound.largest != 1 or (bound.max_total or 1.0) > 1):
-            raise ValueError(
-                "inference about the population needs records that are independent and count "
-                "once. A person, or a weight, may count more here; use population=False for the "
-                "shares of the counted records"
-            )
+        unit = bound.max_count if bound.max_total is None else bound.max_total
+        if not population or unit == self.unit:
+            return self
+        n_records = None if self.n_records is None else self.n_records / unit
+        return replace(self, counts=self.counts / unit, n_records=n_records, unit=unit)
 
 
 def cell_masks(table: NoisyTable, cells: Any, name: str) -> np.ndarray:
@@ -369,7 +390,7 @@ def share(
     Parameters
     ----------
     table : NoisyTable
-    cells : index or boolean array of shape (..., *shape of the table), optional
+    cells : index or boolean array of the shape of the table, optional
         A set of cells, or several along the first dimension. If None, every cell is a set.
     given : index or boolean array, optional
         Cells of the condition, likewise. If None, all cells.
@@ -394,7 +415,7 @@ def share(
     >>> share(table, np.s_[1, 1], given=1)
     Estimate(0.2038, low=0.1683, high=0.2428, confidence=0.95)
     """
-    table.check_population(population)
+    table = table.for_population(population)
     check_real("confidence", confidence, above=0, below=1)
     every = cells is None
     inside = np.eye(table.size, dtype=bool) if every else cell_masks(table, cells, "cells")
@@ -475,7 +496,7 @@ def mean(
     >>> mean(table, edges=[0, 10, 20, 40, 80])
     Estimate(18.03, low=10.35, high=26.28, confidence=0.95)
     """
-    table.check_population(population)
+    table = table.for_population(population)
     check_real("confidence", confidence, above=0, below=1)
     condition = _condition(table, given)
     codes = np.indices(table.shape)[axis].ravel()
@@ -531,7 +552,7 @@ def quantile(
     >>> quantile(table, 0.5, edges=[0, 10, 20, 40, 80])
     Estimate(14.69, low=10, high=20, confidence=0.95)
     """
-    table.check_population(population)
+    table = table.for_population(population)
     check_real("confidence", confidence, above=0, below=1)
     check_real("q", q, above=0, below=1)
     least, _, greatest = _numbers(table, None, edges, axis)

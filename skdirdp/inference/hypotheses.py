@@ -108,7 +108,6 @@ class _Hypothesis:
     def test(self, n_resamples: int, random_state: Any) -> TestResult:
         """Test the hypothesis by a parametric bootstrap."""
         table = self.table
-        table.check_population(True)
         check_integer("n_resamples", n_resamples, at_least=19)
         flat = table.counts.reshape(-1, table.size)
         counts, totals = corrected(flat, table.n_records)
@@ -136,7 +135,7 @@ def _fit_independent(
     margins; with much noise, large cells determine it better than sums of many cells do. The
     total is fitted too if it is not public.
     """
-    noise = table.mechanism.noise
+    noise = table.noise
     tables = counts.reshape(-1, *table.shape)
     rows, columns = (projected(tables.sum(axis=axis), totals) for axis in (2, 1))
     if table.law.is_exact:
@@ -187,7 +186,7 @@ def _pearson(counts, totals, table):
     """Return Pearson's statistic of independence, with the noise in its variances."""
     probabilities, totals = _independent(counts, totals, table)
     expected = totals[:, np.newaxis] * probabilities
-    variance = expected + table.mechanism.noise.variance_at(expected)
+    variance = expected + table.noise.variance_at(expected)
     with np.errstate(divide="ignore", invalid="ignore"):
         terms = np.where(variance > 0, (counts - expected) ** 2 / variance, 0.0)
     return terms.sum(axis=-1)
@@ -227,6 +226,7 @@ def independence(table: NoisyTable, *, n_resamples: int = 999, random_state: Any
 
 
 def _independence(table: NoisyTable) -> _Hypothesis:
+    table = table.for_population()
     shape = check_two_way(table, "independence")
     dof = (shape[0] - 1) * (shape[1] - 1)
     functions = (partial(_pearson, table=table), partial(_independent, table=table))
@@ -292,11 +292,12 @@ def goodness_of_fit(
 
 
 def _goodness_of_fit(table: NoisyTable, probabilities: ArrayLike | None) -> _Hypothesis:
+    table = table.for_population()
     if probabilities is None:
         p = np.full(table.size, 1 / table.size)
     else:
         p = _check_probabilities(probabilities, table.shape).ravel()
-    noise = table.mechanism.noise
+    noise = table.noise
 
     def statistic(counts, totals):
         expected = totals[:, np.newaxis] * p
@@ -358,7 +359,8 @@ def _trend(
     table: NoisyTable, row_values: ArrayLike | None, column_values: ArrayLike | None
 ) -> _Hypothesis:
     shape = check_two_way(table, "trend")
-    noise = table.mechanism.noise
+    table = table.for_population()
+    noise = table.noise
     values = [
         check_values(name, given, size)
         for name, given, size in zip(
@@ -451,8 +453,7 @@ def power(
     check_integer("n_resamples", n_resamples, at_least=100)
     p = _check_probabilities(probabilities, None)
     public = n_records if replaces(mechanism.adjacency) else None
-    table = NoisyTable(np.zeros(p.shape), mechanism, public)
-    table.check_population(True)
+    table = NoisyTable(np.zeros(p.shape), mechanism, public).for_population()
     if test == "goodness_of_fit":
         hypothesis = _goodness_of_fit(table, null)
         base = hypothesis.fit(np.zeros((1, p.size)), np.ones(1))[0]
@@ -460,7 +461,7 @@ def power(
         hypothesis = _independence(table) if test == "independence" else _trend(table, None, None)
         base = np.outer(p.sum(axis=1), p.sum(axis=0)).reshape(1, -1)
     generator = np.random.default_rng(random_state)
-    total = np.array([n_records])
+    total = np.array([n_records / table.unit])
     usual, found = (
         hypothesis.simulate(each, total, n_resamples, generator)
         for each in (base, p.reshape(1, -1))

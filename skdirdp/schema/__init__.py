@@ -48,7 +48,14 @@ from .columns import (
 from .files import to_toml
 from .keys import NO_PERSON, convert_ids
 from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers, raise_faults
-from .schema import Schema, SchemaEncoder, declared_labels, labels_or_none, read_labels
+from .schema import (
+    Schema,
+    SchemaEncoder,
+    columns_with_values,
+    declared_labels,
+    labels_or_none,
+    read_labels,
+)
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
@@ -79,6 +86,7 @@ __all__ = [
     "check_row_order",
     "column_names",
     "column_numbers",
+    "columns_with_values",
     "convert_ids",
     "declared_labels",
     "distinct_cells",

@@ -45,13 +45,15 @@ class Schema:
         Declaration of each column, by name:
 
         - a list of values: categories. A string matches the number, date or truth value that it
-        spells, and a number matches its decimal string; codes such as "00123" stay strings; -
-        ``bool``: truth values; - a pair of numbers: numbers within these bounds, whole ones if both
-        are integers. Values outside the bounds are clipped to them; - a pair of dates or of ISO
-        8601 strings: dates or times within these bounds; - ``Schema.categories``,
-        ``Schema.numbers`` and ``Schema.dates``: the same with options; - ``Schema.names()``:
-        categories that cannot be listed, and are found privately; - ``Schema.key()``: identifiers,
-        which are never counted; - ``Schema.ignore()``: a column that is not used.
+          spells, and a number matches its decimal string; codes such as "00123" stay strings;
+        - ``bool``: truth values;
+        - a pair of numbers: numbers within these bounds, whole ones if both are integers. Values
+          outside the bounds are clipped to them;
+        - a pair of dates or of ISO 8601 strings: dates or times within these bounds;
+        - ``Schema.categories``, ``Schema.numbers`` and ``Schema.dates``: the same with options;
+        - ``Schema.names()``: categories that cannot be listed, and are found privately;
+        - ``Schema.key()``: identifiers, which are never counted;
+        - ``Schema.ignore()``: a column that is not used.
     person : column, default=None
         Key of the person that each record belongs to. All records of a person are protected
         together, and at most `max_rows` of them are counted. Records without a key are not counted.
@@ -628,6 +630,16 @@ def declared_labels(schema: Schema, name: Hashable) -> np.ndarray:
             "the schema"
         )
     return to_common_dtype("classes", as_labels(object_array(kind.states)))
+
+
+def columns_with_values(schema: Schema, names: Iterable[Hashable]) -> list[Hashable]:
+    """Return the columns with public values; warn of columns of names, which are left out."""
+    found = list(names)
+    left_out = [name for name in found if isinstance(schema[name], Names)]
+    if left_out:
+        listed = ", ".join(map(repr, left_out))
+        warn(f"columns without public values are not used: {listed}. List their values to use them")
+    return [name for name in found if name not in left_out]
 
 
 def read_labels(

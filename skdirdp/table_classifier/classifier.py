@@ -33,15 +33,14 @@ from ..schema import (
     OUTSIDE,
     Categories,
     Dates,
-    Names,
     Records,
     Schema,
     as_labels,
     as_numbers,
     check_row_order,
+    columns_with_values,
     convert_ids,
     declared_labels,
-    raise_faults,
     read_labels,
     table_blocks,
     to_common_dtype,
@@ -586,13 +585,9 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     def _set_columns(self, names: list[Hashable], *, has_public_bins: bool = False) -> None:
         """Set the columns that are used."""
         schema = self._schema_
+        names = columns_with_values(schema, names)
         if not names:
             raise ValueError("X must have at least one column with values; it has none")
-        faults = {n: "has no public values" for n in names if isinstance(schema[n], Names)}
-        raise_faults(
-            "columns must have public values; list them, or leave columns out with Schema.ignore()",
-            faults,
-        )
         self._columns_ = [Column(name, schema[name], has_public_bins) for name in names]
         check_cells("the categories of the schema", sum(c.n_codes for c in self._columns_))
         self.n_features_in_ = len(names)
