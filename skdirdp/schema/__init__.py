@@ -30,6 +30,7 @@ from .blocks import (
     LAZY_FRAME_TYPES,
     block_frame,
     check_row_order,
+    columns_with_values,
     empty_table,
     has_type,
     is_in_memory,
@@ -51,7 +52,6 @@ from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers, raise
 from .schema import (
     Schema,
     SchemaEncoder,
-    columns_with_values,
     declared_labels,
     labels_or_none,
     read_labels,

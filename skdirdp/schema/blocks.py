@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._messages import warn
 from .arrays import list_cells, object_array
 from .kinds import Ignored, Names
 
@@ -86,6 +87,14 @@ def check_row_order(person: Hashable | None, X: Any) -> None:
             "a person column; got a lazy frame. Its rows have no fixed order, so the first rows of "
             "each person are not well defined. Collect it or write it to Parquet files"
         )
+
+
+def columns_with_values(schema: Any, names: Iterable[Hashable]) -> list[Hashable]:
+    """Return the columns with public values; warn of columns of names, which are left out."""
+    is_open = {name: isinstance(schema[name], Names) for name in names}
+    if left_out := ", ".join(repr(name) for name, is_left in is_open.items() if is_left):
+        warn(f"columns without public values are not used: {left_out}. List their values first")
+    return [name for name, is_left in is_open.items() if not is_left]
 
 
 def collect_columns(

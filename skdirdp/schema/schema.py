@@ -632,16 +632,6 @@ def declared_labels(schema: Schema, name: Hashable) -> np.ndarray:
     return to_common_dtype("classes", as_labels(object_array(kind.states)))
 
 
-def columns_with_values(schema: Schema, names: Iterable[Hashable]) -> list[Hashable]:
-    """Return the columns with public values; warn of columns of names, which are left out."""
-    found = list(names)
-    left_out = [name for name in found if isinstance(schema[name], Names)]
-    if left_out:
-        listed = ", ".join(map(repr, left_out))
-        warn(f"columns without public values are not used: {listed}. List their values to use them")
-    return [name for name in found if name not in left_out]
-
-
 def read_labels(
     schema: Schema, name: Hashable, values: Any
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -734,9 +724,8 @@ class SchemaEncoder(TransformerMixin, BaseEstimator):
         # A stream can be read only once.
         sample = X if is_in_memory(X) else empty_table(X)
         names = self.schema.records(sample, optional=True).names
-        is_open = {name: isinstance(self.schema[name], Names) for name in names}
-        if any(is_open.values()):
-            listed = ", ".join(repr(name) for name in names if is_open[name])
+        listed = ", ".join(repr(name) for name in names if isinstance(self.schema[name], Names))
+        if listed:
             raise ValueError(
                 f"columns must have public values to be encoded; there are none of {listed}. List "
                 "them, or leave the columns out with Schema.ignore()"
