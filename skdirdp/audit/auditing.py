@@ -313,9 +313,9 @@ def _run_scores(
         ]
     call = partial(_fit, run) if hasattr(run, "fit") else run
     outputs = [[call(*each) for _ in range(n_runs)] for each in data]
-    if score is not None:
-        return [np.array([float(score(each)) for each in several]) for several in outputs]
-    return _learnt_scores([np.array([*map(_numbers, each)]) for each in outputs])
+    if score is None:
+        return _learnt_scores([np.array([*map(_numbers, each)]) for each in outputs])
+    return [np.array([*map(float, map(score, several))]) for several in outputs]
 
 
 def one_run_p_value(m: int, r: int, v: int, epsilon: float, delta: float) -> float:

@@ -100,18 +100,21 @@ def select_categories(name: Hashable, kind: Kind, wanted: Any) -> np.ndarray:
             raise ValueError(f"{wanted!r} is no category of {name!r}, {kind.describe()}")
         return np.arange(len(labels)) == position
     bins = labels[: len(labels) - kind.missing]
-    if isinstance(wanted, tuple) and len(wanted) == 2:
-        found = _bins_within(name, kind, bins, *wanted)
-    else:
-        found = np.array([type(label) is type(wanted) and label == wanted for label in bins])
-        if not found.any():
-            found = np.array([not isinstance(b, pd.Interval) and b == wanted for b in bins])
-        if not found.any():
-            raise ValueError(
-                f"{name!r} is counted by bins; give one of categories_[{name!r}], or a pair of "
-                "bounds"
-            )
+    is_range = isinstance(wanted, tuple) and len(wanted) == 2
+    found = _bins_within(name, kind, bins, *wanted) if is_range else _find_bin(name, bins, wanted)
     return np.append(found, [False] * kind.missing)
+
+
+def _find_bin(name: Hashable, bins: list, wanted: Any) -> np.ndarray:
+    """Return a mask of the bin that is, or has, the wanted value."""
+    found = np.array([type(label) is type(wanted) and label == wanted for label in bins])
+    if not found.any():
+        found = np.array([not isinstance(b, pd.Interval) and b == wanted for b in bins])
+    if not found.any():
+        raise ValueError(
+            f"{name!r} is counted by bins; give one of categories_[{name!r}], or a pair of bounds"
+        )
+    return found
 
 
 def _bins_within(name: Hashable, kind: Kind, bins: list, low: Any, high: Any) -> np.ndarray:

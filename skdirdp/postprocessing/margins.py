@@ -153,6 +153,31 @@ def make_consistent(
     ]
 
 
+def _project_margins(
+    stacks: Sequence["_Stack"], weighting: Sequence[np.ndarray], total: float | None
+) -> float:
+    """Move the counts of stacks towards a common margin; return the largest difference before."""
+    margins = [stack.margins() for stack in stacks]
+    slopes = [
+        stack.margins(stack.turned * inverse)
+        for stack, inverse in zip(stacks, weighting, strict=True)
+    ]
+    if total is not None:
+        target = np.array(total)
+    else:
+        precisions = 1 / np.concatenate(slopes)
+        target = (precisions * np.concatenate(margins)).sum(axis=0) / precisions.sum(axis=0)
+    exponents = [
+        stack.spread((target - margin) / slope) * inverse
+        for stack, margin, slope, inverse in zip(stacks, margins, slopes, weighting, strict=True)
+    ]
+    # A Newton step that is too long would overflow.
+    step = 1 / max(1.0, *(float(np.abs(each).max()) for each in exponents))
+    for stack, exponent in zip(stacks, exponents, strict=True):
+        np.multiply(stack.turned, np.exp(step * exponent), out=stack.turned)
+    return max(float(np.abs(target - margin).max()) for margin in margins)
+
+
 def reconcile_tables(tables: Sequence[NoisyTable], total: float | None = None) -> list[np.ndarray]:
     """Make tables of positive estimates agree on all common margins, and keep them positive.
 
@@ -203,27 +228,9 @@ def reconcile_tables(tables: Sequence[NoisyTable], total: float | None = None) -
         largest = 0.0
         for variables, holders, weighting in shared:
             stacks = _stacks(variables, holders, tables, counts)
-            margins = [stack.margins() for stack in stacks]
-            slopes = [
-                stack.margins(stack.turned * inverse)
-                for stack, inverse in zip(stacks, weighting, strict=True)
-            ]
-            if not variables and total is not None:
-                target = np.array(total)
-            else:
-                precisions = [1 / np.concatenate(slopes), np.concatenate(margins)]
-                target = (precisions[0] * precisions[1]).sum(axis=0) / precisions[0].sum(axis=0)
-            exponents = [
-                stack.spread((target - margin) / slope) * inverse
-                for stack, margin, slope, inverse in zip(
-                    stacks, margins, slopes, weighting, strict=True
-                )
-            ]
-            # A Newton step that is too long would overflow.
-            step = 1 / max(1.0, *(float(np.abs(each).max()) for each in exponents))
-            for stack, margin, exponent in zip(stacks, margins, exponents, strict=True):
-                largest = max(largest, float(np.abs(target - margin).max()))
-                np.multiply(stack.turned, np.exp(step * exponent), out=stack.turned)
+            known = None if variables else total
+            largest = max(largest, _project_margins(stacks, weighting, known))
+            for stack in stacks:
                 for place, moved in zip(stack.places, stack.counts, strict=True):
                     counts[place] = moved
         if largest <= _AGREEMENT * scale:

@@ -447,14 +447,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         check_row_order(True if groups is not None or self._has_person() else None, X)
         table = open_table(X, y, sample_weight, groups)
         if not table.in_memory:
-            missing = ["schema"] if self.schema is None else []
-            if sample_weight is not None and self.max_weight is None and is_private:
-                missing.append("max_weight")
-            self._check_declared(table.kind, missing)
-            if not isinstance(y, str):
-                raise ValueError(
-                    f"y must be the name of a column if X is {table.kind}; got {type(y).__name__}"
-                )
+            self._check_out_of_core(table.kind, y, sample_weight, is_private)
         leaks: list[str] = []
         parts: list[tuple[list[np.ndarray], np.ndarray, Any]] = []
         counted: CountedRows | None = None
@@ -474,6 +467,17 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         weights = Weights.from_values(given, self.max_weight, exact=not is_private)
         leaks += ["max_weight"] * weights.missing
         return EncodedRecords(columns, labels, weights, counted), leaks
+
+    def _check_out_of_core(self, kind: str, y: Any, sample_weight: Any, is_private: bool) -> None:
+        """Raise an error if a table that is not in memory cannot be read block by block."""
+        missing = ["schema"] if self.schema is None else []
+        if sample_weight is not None and self.max_weight is None and is_private:
+            missing.append("max_weight")
+        self._check_declared(kind, missing)
+        if not isinstance(y, str):
+            raise ValueError(
+                f"y must be the name of a column if X is {kind}; got {type(y).__name__}"
+            )
 
     def _select(
         self, ids: Any, labelled: np.ndarray | None, n_rows: int, before: CountedRows | None
