@@ -106,6 +106,7 @@ class TableDisplay(Display):
         return display.plot(ax=ax, **options)
 
     def figure_size(self) -> Any:
+        """Return the width and height of a figure, in inches."""
         n_rows, n_columns = self.value.shape
         return float(np.clip(2.5 + 1.1 * n_columns, 7.2, 16)), min(1.2 + 0.35 * n_rows, 12)
 
@@ -244,6 +245,7 @@ class ForestDisplay(Display):
         return display.plot(ax=ax, **options)
 
     def figure_size(self) -> Any:
+        """Return the width and height of a figure, in inches."""
         return 6.4, min(1.4 + 0.35 * len(self.value), 12)
 
     def _draw(self, ax: Any, **options: Any) -> None:

