@@ -85,6 +85,19 @@ def test_the_text_model_is_as_good_as_stated(messages):
     assert np.mean(scores) == pytest.approx(stated, abs=0.03)
 
 
+def test_a_private_vocabulary_is_as_good_as_the_page_states(messages):
+    page = (ROOT / "docs" / "text.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    stated = float(re.search(r"the\s+balanced accuracy is (0\.\d+)", page)[1])
+    scores = []
+    for seed in range(4):
+        halves = train_test_split(*messages, test_size=0.3, random_state=seed)
+        model = run(*blocks[:2], texts=halves[0], labels=halves[2])["model"]
+        scores.append(balanced_accuracy_score(halves[3], model.predict(halves[1])))
+    # The standard deviation of a score is 0.05.
+    assert np.mean(scores) == pytest.approx(stated, abs=0.08)
+
+
 def test_the_search_finds_a_good_model(table):
     imports = "from skdirdp import make_private_pipeline"
     search, test = run(imports, SEARCH, **table)["search"], table["test"]
