@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import shared_docs
 from .._messages import errors_without_data, warn
-from .._random import noise_generator, sampling_generator
+from .._random import NoiseGenerator, noise_generator, sampling_generator
 from .._sklearn_compat import (
     HasMethods,
     Interval,
@@ -158,7 +158,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         y: Any,
         params: dict[str, Any],
         scorer: PrivateScorer,
-        generator: np.random.Generator,
+        generator: NoiseGenerator,
     ) -> SearchData:
         labels_by_name(self.estimator, X, y)  # raises an error for a name that is no label
         with errors_without_data(X=X, y=y):
@@ -256,7 +256,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return best
 
     def _refit(
-        self, best: Run, data: SearchData, plan: SearchPlan, generator: np.random.Generator
+        self, best: Run, data: SearchData, plan: SearchPlan, generator: NoiseGenerator
     ) -> Run:
         """Return the best run with its candidate fitted to all records."""
         seed = None if self.random_state is None else int(generator.integers(2**31))
