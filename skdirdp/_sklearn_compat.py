@@ -12,7 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.pipeline import _name_estimators
 from sklearn.utils import _safe_indexing, validation
 from sklearn.utils._metadata_requests import _routing_enabled
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names_in,
     _check_method_params,
@@ -26,6 +26,7 @@ from .schema import as_labels, as_numbers, list_cells
 __all__ = [
     "HasMethods",
     "Interval",
+    "Options",
     "StrOptions",
     "_check_feature_names_in",
     "_check_method_params",
