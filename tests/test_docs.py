@@ -240,12 +240,3 @@ def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold
     # Seven such fits, one of which was made.
     assert accountant.affords(kind, releases=6 * releases)
     assert not accountant.affords(kind, releases=7 * releases)
-
-
-def test_the_readme_shows_the_spent_share_of_its_limit():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[1]
-    names: dict = {}
-    exec(compile(block, "README.md", "exec"), names)
-    shown = re.search(r"print\(accountant\)  # (.*?):", block)[1]
-    assert shown in repr(names["accountant"])
