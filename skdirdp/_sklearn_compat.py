@@ -35,6 +35,7 @@ __all__ = [
     "_name_estimators",
     "_num_samples",
     "_routing_enabled",
+    "check_callbacks",
     "take_records",
     "validate_records",
 ]
@@ -62,6 +63,20 @@ def validate_records(
         if skip_checks:
             return validate_data(estimator, X, y, reset=reset, skip_check_array=True)
         return validate_data(estimator, as_numbers(X), as_labels(y), reset=reset, **checks)
+
+
+def check_callbacks(callbacks: Sequence[Any]) -> None:
+    """Raise an error if a callback of scikit-learn is not its progress bar.
+
+    Callbacks receive the records and the estimators of all tasks, such as every run of a search.
+    """
+    for callback in callbacks:
+        kind = type(callback)
+        if (kind.__module__.partition(".")[0], kind.__name__) != ("sklearn", "ProgressBar"):
+            raise TypeError(
+                "callbacks must be instances of ProgressBar, because others could store exact "
+                f"scores of private records; got an instance of {kind.__name__}"
+            )
 
 
 def take_records(X: Any, positions: np.ndarray) -> Any:

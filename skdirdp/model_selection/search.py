@@ -23,6 +23,7 @@ from .._sklearn_compat import (
     StrOptions,
     _check_method_params,
     _num_samples,
+    check_callbacks,
     take_records,
 )
 from ..accounting import NoPrivacy
@@ -243,7 +244,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         if self.random_state is not None:
             seeds = generator.integers(2**31, size=len(drawn)).tolist()
         # Repetition is private only if the number of runs is not seen: shown only on demand.
-        verbose = self.verbose if plan.route.name == "composition" else self.verbose or None
+        shown = self.verbose or len(vars(self).get("_skl_callbacks", ()))
+        verbose = shown if plan.route.name == "composition" else shown or None
         pairs = list(zip(drawn, seeds, strict=True))
         done = runs.perform_all(self.estimator, data, plan, scorer, pairs, self.n_jobs, verbose)
         best = runs.select_best(done, generator)
@@ -354,6 +356,25 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         It must not be published if the records are private; `private_score` can be.
         """
         return self._best().score(X) if y is None else self._best().score(X, y)
+
+    def set_callbacks(self: _Search, *callbacks: Any) -> _Search:
+        """Set the callbacks of the fit, of which only `ProgressBar` is allowed.
+
+        With a `ProgressBar` the progress of the runs is shown as with `verbose=1`. Other callbacks
+        could store exact scores.
+
+        Parameters
+        ----------
+        *callbacks : sklearn.callback.ProgressBar
+            None removes them.
+
+        Returns
+        -------
+        self
+        """
+        check_callbacks(callbacks)
+        self._skl_callbacks = list(callbacks)
+        return self
 
     predict = _method_of_best("predict")
     predict_proba = _method_of_best("predict_proba")

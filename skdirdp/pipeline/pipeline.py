@@ -16,7 +16,14 @@ from sklearn.utils.validation import check_memory
 from .._docs import shared_docs
 from .._messages import format_exact, suppress_external_warnings, warn
 from .._persons import SharedGroups, common_unit
-from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators, take_records
+from .._sklearn_compat import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    _name_estimators,
+    check_callbacks,
+    take_records,
+)
 from ..accounting.worst_case import ADJACENCIES
 from ..base import Budget, PrivacyReport, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
@@ -262,6 +269,23 @@ class PrivatePipeline(Pipeline):
             Predictions of the last step.
         """
         return self._fit_privately(Pipeline.fit_predict, X, y, params)
+
+    @available_if(lambda self: hasattr(Pipeline, "set_callbacks"))
+    def set_callbacks(self, *callbacks: Any) -> "PrivatePipeline":
+        """Set the callbacks of the fit, of which only `ProgressBar` is allowed.
+
+        Other callbacks could store exact scores of the steps. Needs scikit-learn 1.9.
+
+        Parameters
+        ----------
+        *callbacks : sklearn.callback.ProgressBar
+
+        Returns
+        -------
+        self
+        """
+        check_callbacks(callbacks)
+        return super().set_callbacks(*callbacks)
 
     predict: Any = _on_converted_records("predict")
     predict_proba: Any = _on_converted_records("predict_proba")
