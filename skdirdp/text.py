@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils.validation import check_is_fitted
 
 from ._contributions import count_names
 from ._docs import shared_docs
@@ -247,6 +248,21 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         """
         raw_documents = raw_documents if isinstance(raw_documents, str) else [*raw_documents]
         return self.fit(raw_documents, y, groups).transform(raw_documents)
+
+    def to_sklearn(self) -> CountVectorizer:
+        """Return the released vocabulary as a `CountVectorizer`.
+
+        Returns
+        -------
+        CountVectorizer
+            Fitted.
+        """
+        check_is_fitted(self, "vocabulary_")
+        parameters = self.get_params(deep=False)
+        names = CountVectorizer().get_params()
+        words = CountVectorizer(**{name: parameters[name] for name in names})
+        words.vocabulary_, words.fixed_vocabulary_ = dict(self.vocabulary_), self.fixed_vocabulary_
+        return words
 
     def decode(self, doc: Any) -> str:
         """Return the text of a record; the position in a file is restored.

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 from sklearn.base import TransformerMixin
+from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import check_given_counts
@@ -34,6 +35,7 @@ from .histogram import (
     FeatureBins,
     NoisyHistogram,
     ReleasedHistogram,
+    as_discretizer,
     assign_bins,
     bins_from_onehot,
     check_categories,
@@ -771,6 +773,20 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
                 if histogram.has_missing:
                     drawn[generator.random(n_samples) < histogram.probabilities[-1], k] = np.nan
         return drawn if self._columns_ is None else self._columns_.decode(drawn)
+
+    def to_sklearn(self) -> KBinsDiscretizer:
+        """Return the bins as a `KBinsDiscretizer` without sparse output, such as for ONNX.
+
+        Returns
+        -------
+        KBinsDiscretizer
+            Fitted, with the same bins. Its `inverse_transform` returns the centres of bins.
+        """
+        check_is_fitted(self)
+        if self._columns_ is not None or self.encode in ("density", "cdf"):
+            raise ValueError("to_sklearn must be called for numeric bins without a schema")
+        names = getattr(self, "feature_names_in_", None)
+        return as_discretizer(self.bin_edges_, names, self.encode, self.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

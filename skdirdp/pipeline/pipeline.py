@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_memory
+from sklearn.utils.validation import check_is_fitted, check_memory
 
 from .._docs import shared_docs
 from .._messages import format_exact, suppress_external_warnings, warn
@@ -286,6 +286,26 @@ class PrivatePipeline(Pipeline):
         """
         check_callbacks(callbacks)
         return super().set_callbacks(*callbacks)
+
+    def to_sklearn(self) -> Pipeline:
+        """Return the fitted steps as a `Pipeline` of scikit-learn, such as for ONNX.
+
+        Returns
+        -------
+        Pipeline
+            Fitted. Private steps are replaced by the result of their `to_sklearn`.
+        """
+        check_is_fitted(self)
+        steps = [
+            (name, step.to_sklearn() if hasattr(step, "to_sklearn") else step)
+            for name, step in self.steps
+        ]
+        private = [
+            name for name, step in steps if any("privacy_" in vars(e) for e in reachable(step))
+        ]
+        if private:
+            raise ValueError(f"steps must have a method to_sklearn; got {', '.join(private)}")
+        return Pipeline(steps, transform_input=self.transform_input)
 
     predict: Any = _on_converted_records("predict")
     predict_proba: Any = _on_converted_records("predict_proba")
