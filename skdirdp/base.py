@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._messages import describe_not_covered, format_exact, plural, suppress_external_warnings, warn
 from ._persons import MOST_ROWS, RECORD, CountedRows, Unit, check_person
-from ._random import noise_generator
+from ._random import NoiseGenerator, noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_integer, check_real
 from .accounting import Composition, NoPrivacy
@@ -245,7 +245,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _charge(
         self, spent: PrivacyCurves, releases: int = 1, unit: Unit = RECORD
-    ) -> np.random.Generator | None:
+    ) -> NoiseGenerator | None:
         """Charge the accountant, and return the generator of the noise, None without noise."""
         context = ReleaseContext.current()
         if context is not None:
@@ -364,7 +364,7 @@ class ReleasePlan:
         """Return a mechanism for each of `tables`, all within a budget."""
         return self.estimator._calibrate(self.tables, budget) if self.tables else ()
 
-    def draw(self, generator: np.random.Generator | None) -> list[Release]:
+    def draw(self, generator: NoiseGenerator | None) -> list[Release]:
         """Draw the tables, after they were charged."""
         return self.as_releases(Mechanism.draw_all(self.requests, generator), self.mechanisms)
 

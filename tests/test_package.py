@@ -49,6 +49,35 @@ def test_importing_loads_nothing_heavy(module):
     assert output.strip() == "[]"
 
 
+def test_only_the_network_of_pgmpy_imports_pgmpy():
+    script = """
+import sys
+import numpy as np
+import pandas as pd
+from skdirdp import *
+
+rng = np.random.default_rng(0)
+X = pd.DataFrame({"a": rng.integers(2, size=300), "b": rng.integers(3, size=300)})
+schema = Schema({"a": [0, 1], "b": [0, 1, 2]})
+DirichletCategoricalNB(classes=[0, 1], n_categories=[3]).fit(X[["b"]], X["a"])
+DirichletHistogramTransformer(bounds=(0, 2)).fit(X)
+learnt = PrivateBayesNet(schema, target="a").fit(X)
+states = {"a": [0, 1], "b": [0, 1, 2]}
+given = PrivateBayesNetMLE([("a", "b")], states=states, target="a").fit(X)
+for network in (learnt, given):
+    network.predict(X), network.score(X), network.sample(5)
+PrivateTableClassifier(schema).fit(X, y="a").predict(X[["b"]])
+PrivateCrosstab(schema).fit(X).network().sample(5)
+print("pgmpy" in sys.modules)
+learnt.model_
+print("pgmpy" in sys.modules)
+"""
+    output = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.split() == ["False", "True"]
+
+
 def test_the_oldest_versions_that_are_tested_are_the_lower_bounds():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     needed = re.search(

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from .._contributions import column_blocks, count_cells
+from .._random import NoiseGenerator
 from .._validation import are_hashable
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
@@ -252,7 +253,7 @@ class ReleaseSchedule:
         self._pair = noise_for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
         self._selections = selections
         self._max_cells = max_cells
-        self._generator: np.random.Generator | None = None
+        self._generator: NoiseGenerator | None = None
         self.joint = JointMechanism.from_mechanisms([*selections, whole])
         self.column_sigma = self._column.sigma
         self.pair_sigma = self._pair.sigma
@@ -265,7 +266,7 @@ class ReleaseSchedule:
         for mechanism in (whole, *selections, self._column, self._pair, largest_noise):
             mechanism.check_table(np.zeros(1))
 
-    def start(self, generator: np.random.Generator | None) -> None:
+    def start(self, generator: NoiseGenerator | None) -> None:
         """Allow the releases, after the charge, with the generator of the noise."""
         self._generator = generator
 
@@ -314,7 +315,7 @@ class ReleaseSchedule:
 
 
 def select_categories(
-    mechanism: SelectionMechanism, column: UnlistedColumn, generator: np.random.Generator | None
+    mechanism: SelectionMechanism, column: UnlistedColumn, generator: NoiseGenerator | None
 ) -> Categories:
     """Release the values that occur in enough records as states, and one state for all others."""
     counts = count_cells(column.codes[column.codes >= 0], len(column.distinct))

@@ -15,7 +15,7 @@ from math import ceil, isfinite, log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._random import noise_generator
+from .._random import NoiseGenerator, noise_generator
 from .._validation import check_counts, check_integer
 from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import WorstCase
@@ -161,7 +161,7 @@ class DistributedDirichletMechanism(PrivacyCurves):
         return self.draw(counts, noise_generator(random_state), grid)
 
     def draw(
-        self, counts: np.ndarray, generator: np.random.Generator, grid: float | None = None
+        self, counts: np.ndarray, generator: NoiseGenerator, grid: float | None = None
     ) -> np.ndarray:
         """Draw the share of a table that passed `check_table`, after it was charged.
 

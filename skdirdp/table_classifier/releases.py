@@ -17,6 +17,7 @@ from scipy.optimize import isotonic_regression
 
 from .._contributions import Weights, column_blocks, count_cells, sum_vectors
 from .._persons import CountedRows
+from .._random import NoiseGenerator
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.splitting import noise_for_share
 from ..mechanisms.tables import ContributionBound
@@ -106,14 +107,14 @@ class Releases:
         self.joint = JointMechanism.from_mechanisms([whole])
         self._grid, self._max_weight = bound.grid, bound.max_count
         self._left = 1.0 + 1e-9
-        self._generator: np.random.Generator | None = None
+        self._generator: NoiseGenerator | None = None
         # Noise that cannot be drawn is refused before the charge: that of the whole budget, and
         # of the smallest share.
         smallest = 1e-3 * _MIN_WEIGHT**2 / max(n_columns, 1) ** 2
         for mechanism in (whole, noise_for_share(whole, smallest, signed=True)):
             mechanism.check_table(np.zeros(1), self._grid)
 
-    def start(self, generator: np.random.Generator | None) -> None:
+    def start(self, generator: NoiseGenerator | None) -> None:
         """Allow the releases, after the charge, with the generator of the noise."""
         self._generator = generator
 
