@@ -1,7 +1,7 @@
 """PrivateTableClassifier: its guarantee, its inputs, and its model."""
 
 import pickle
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdirdp import PrivacyAccountant, PrivacyLeakWarning, PrivateTableClassifier, Schema
-from skdirdp._contributions import UNWEIGHTED, Weights, sum_vectors
+from skdirdp._contributions import UNWEIGHTED, Weights, column_blocks, sum_vectors
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.splitting import calibrate_gaussian, noise_for_share
 from skdirdp.mechanisms.tables import ContributionBound
@@ -18,7 +18,7 @@ from skdirdp.table_classifier.releases import (
     RESIDUAL_NORM,
     Plan,
     Releases,
-    calibration_table,
+    calibration_cells,
     residual_vectors,
 )
 
@@ -87,7 +87,15 @@ def release_residual_sums(records, scores):
     vectors = residual_vectors(
         np.array([scores[r[:2]] for r in records]), np.array([r[2] for r in records])
     )
-    return sum_vectors(vectors, columns, [2, 3], RESIDUAL_NORM, UNWEIGHTED)
+    return sum_by_state(vectors, columns, [2, 3], RESIDUAL_NORM, UNWEIGHTED)
+
+
+def sum_by_state(vectors, columns, sizes, norm, weights, parts=1):
+    """Sums of vectors that are given in several parts, for columns in one block."""
+    borders = np.linspace(0, len(vectors), parts + 1).astype(int)
+    slices = [slice(a, b) for a, b in pairwise(borders)]
+    given = ((rows, vectors[rows]) for rows in slices)
+    return sum_vectors(given, vectors.shape[1], column_blocks(columns, sizes), norm, weights)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
@@ -126,19 +134,20 @@ def test_sums_of_vectors_are_exact_multiples_of_the_grid_in_any_order():
     vectors = residual_vectors(rng.normal(size=(1000, 3)), rng.integers(3, size=1000))
     columns = [rng.integers(4, size=1000), rng.integers(2, size=1000)]
     weights = Weights.from_values(rng.random(1000) * 3, 3.0)
-    sums = sum_vectors(vectors, columns, [4, 2], RESIDUAL_NORM, weights)
+    sums = sum_by_state(vectors, columns, [4, 2], RESIDUAL_NORM, weights)
     grid = ContributionBound(3.0).grid
     assert np.array_equal(sums / grid, np.rint(sums / grid))
     order = rng.permutation(1000)
-    again = sum_vectors(
+    again = sum_by_state(
         vectors[order],
         [column[order] for column in columns],
         [4, 2],
         RESIDUAL_NORM,
         Weights.from_values(weights.values[order], 3.0),
+        parts=3,
     )
     np.testing.assert_array_equal(sums, again)
-    exact = sum_vectors(
+    exact = sum_by_state(
         vectors, columns, [4, 2], RESIDUAL_NORM, Weights(weights.values, 3.0, exact=True)
     )
     np.testing.assert_allclose(sums, exact, atol=1000 * grid + 1e-5)
@@ -147,9 +156,9 @@ def test_sums_of_vectors_are_exact_multiples_of_the_grid_in_any_order():
 def test_vectors_beyond_their_norm_are_refused():
     vectors, columns = np.array([[1.5, 0.0]]), [np.array([0])]
     with pytest.raises(AssertionError, match="more than its bound"):
-        sum_vectors(vectors, columns, [1], 1.0, UNWEIGHTED)
+        sum_by_state(vectors, columns, [1], 1.0, UNWEIGHTED)
     with pytest.raises(AssertionError, match="more than its bound"):
-        sum_vectors(np.full((1, 2), np.nan), columns, [1], 1.0, UNWEIGHTED)
+        sum_by_state(np.full((1, 2), np.nan), columns, [1], 1.0, UNWEIGHTED)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
@@ -162,11 +171,13 @@ def test_noise_of_a_share_follows_from_the_norm(relation, share):
     assert signed == pytest.approx(12 * np.sqrt(changed / share))
 
 
-def test_calibration_table_has_each_record_once():
+def test_each_record_has_one_cell_of_the_calibration_table():
     rng = np.random.default_rng(2)
     for n_classes in (2, 4):
         scores, labels = rng.normal(size=(500, n_classes)), rng.integers(n_classes, size=500)
-        assert calibration_table(scores, labels, UNWEIGHTED).sum() == 500
+        cells = calibration_cells(scores, labels)
+        assert cells.shape == (500,)
+        assert 0 <= cells.min() < 15 <= cells.max() < 30
 
 
 # Steps --------------------------------------------------------------------------------

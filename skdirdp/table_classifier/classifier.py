@@ -28,6 +28,7 @@ from ..engines import Part, lazy_for_dask, open_table
 from ..mechanisms import CountTable
 from ..mechanisms.splitting import calibrate_gaussian
 from ..mechanisms.tables import ContributionBound
+from ..numerics.rows import row_blocks
 from ..schema import (
     NO_PERSON,
     OUTSIDE,
@@ -50,7 +51,8 @@ from .releases import SIZE_SHARE, Column, EncodedRecords, GivenCounts, Plan, Rec
 
 # Cells of all columns after merging. The tables of pairs have at most half of its square.
 _MAX_CELLS = 1500
-
+# Rows of an array that are encoded at once.
+_BLOCK_ROWS = 1 << 16
 
 # In exported models, missing numbers are replaced by the first, and have the bin below the second.
 # Both are floats of single precision, which ONNX uses.
@@ -602,7 +604,16 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         lacking = [c.name for c in self._columns_ if c.name not in records.columns]
         if lacking:
             raise ValueError(f"X must have the columns that were fitted; it lacks {lacking}")
-        return [c.encode(self._schema_, records.columns[c.name]) for c in self._columns_]
+        columns = [(c, records.columns[c.name]) for c in self._columns_]
+        n_rows = records.n_records
+        if not all(isinstance(values, np.ndarray) for _, values in columns):
+            return [column.encode(self._schema_, values) for column, values in columns]
+        # The columns of an array share the cache if they are read in blocks of rows.
+        codes = [np.empty(n_rows, dtype=np.min_scalar_type(c.n_codes)) for c in self._columns_]
+        for rows in row_blocks(n_rows, 1, _BLOCK_ROWS):
+            for (column, values), found in zip(columns, codes, strict=True):
+                found[rows] = column.encode(self._schema_, values[rows])
+        return codes
 
     # Predicting --------------------------------------------------------------------
 

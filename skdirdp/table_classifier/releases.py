@@ -5,23 +5,40 @@ and may depend on the releases of earlier steps (docs/theory.md, Theorem 7 and s
 Gaussian noise can be spent step by step without loss.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.optimize import isotonic_regression
+from scipy.special import expit
 
-from .._contributions import Weights, column_blocks, count_cells, sum_vectors
+from .._contributions import (
+    ColumnBlock,
+    Weights,
+    column_blocks,
+    count_cells,
+    join_blocks,
+    sum_vectors,
+)
 from .._persons import CountedRows
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.splitting import noise_for_share
 from ..mechanisms.tables import ContributionBound
+from ..numerics.rows import row_blocks
 from ..schema import Categories, FineGrid, Schema, kind_grid, quantile_borders
-from .model import LOGIT_EDGES, AdditiveModel, MergedCells, ResidualSums, reference_logits, softmax
+from .model import (
+    LOGIT_EDGES,
+    AdditiveModel,
+    MergedCells,
+    ResidualSums,
+    reference_probabilities,
+    softmax,
+)
 
 # Shares of the budget, chosen on the eight data sets of benchmarks/data.py at epsilon from 0.1 to
 # 3. Results hardly depend on them: with 0.2 to 0.4 for residuals, 0.1 for pairs or 0.02 for the
@@ -45,6 +62,10 @@ _MIN_BINS, _MAX_BINS = 5, 32
 _N_FINE_BINS = 256
 # The precision of a column in the tables of pairs is at least this fraction of the largest.
 _MIN_WEIGHT = 1 / 64
+# Columns are counted together up to this number of combinations of their cells, and records are
+# scored in blocks of this number. Both affect only the speed.
+_MAX_JOINT_CELLS = 1 << 11
+_BLOCK_ROWS = 1 << 15
 
 
 @dataclass(frozen=True)
@@ -184,12 +205,18 @@ class Releases:
         return ResidualSums(drawn[:, :-1], drawn[:, -1], mechanism.sigma / n_records)
 
 
-def calibration_table(scores: np.ndarray, labels: np.ndarray, weights: Weights) -> np.ndarray:
-    """Return the exact counts of `calibrate`: whether the label is the class, by bins of logits."""
-    chosen, logits = reference_logits(scores)
-    size = len(LOGIT_EDGES) + 1
-    cells = (labels == chosen) * np.int64(size) + np.searchsorted(LOGIT_EDGES, logits)
-    return count_cells(cells, 2 * size, weights).reshape(2, size)
+_N_LOGIT_BINS = len(LOGIT_EDGES) + 1
+_EDGES = expit(LOGIT_EDGES)  # as probabilities
+
+
+def calibration_cells(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the cell of each record in the calibration table of `calibrate`.
+
+    The table counts whether the label is the class of `reference_probabilities`, by bins of its
+    logit.
+    """
+    chosen, found = reference_probabilities(scores)
+    return (labels == chosen) * np.intp(_N_LOGIT_BINS) + np.searchsorted(_EDGES, found)
 
 
 #: Bound on the l2 norm of a residual vector.
@@ -203,9 +230,8 @@ def residual_vectors(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """
     p = softmax(scores)
     uncertainty = 1 - reduce(np.add, np.square(p).T)
-    residuals = -p
-    residuals[np.arange(len(p)), labels] += 1
-    return np.column_stack([residuals, np.clip(uncertainty, 0.0, 1.0)])
+    residuals = [(labels == c) - p[:, c] for c in range(p.shape[1])]
+    return np.vstack([*residuals, np.clip(uncertainty, 0.0, 1.0)]).T
 
 
 @dataclass(frozen=True)
@@ -233,12 +259,18 @@ class Column:
 
     def encode(self, schema: Schema, values: Any) -> np.ndarray:
         """Return the category or fine bin of each cell, in a compact type."""
-        codes = schema.encode_column(self.name, values)
-        if self.grid is None:
-            codes = self.kind.bin(codes)
-        else:
-            codes = self.grid.codes(self.kind.to_axis(codes))
-        return codes.astype(np.min_scalar_type(self.n_codes))
+        grid, found = self.grid, np.empty(len(values), dtype=np.min_scalar_type(self.n_codes))
+        start = 0
+        absent = frozenset(schema.missing_values)
+        for codes in self.kind.encode_blocks(
+            self.name, values, missing_values=absent, strict=schema.strict
+        ):
+            stop = start + len(codes)
+            found[start:stop] = (
+                self.kind.bin(codes) if grid is None else grid.codes(self.kind.to_axis(codes))
+            )
+            start = stop
+        return found
 
     def bins_from_histogram(self, noisy: np.ndarray, n_bins: int) -> np.ndarray:
         """Return the bin of each fine bin, from a noisy histogram."""
@@ -294,20 +326,24 @@ class RecordCounts:
 
     def count_classes(self, bins: Sequence[np.ndarray], n_classes: int) -> list[np.ndarray]:
         """Return the table of classes by bins of each column."""
-        pairs = zip(bins, self._records.columns, strict=True)
-        self._columns = [each.astype(np.int32)[codes] for each, codes in pairs]
+        sizes = [int(each.max()) + 1 for each in bins]
+        columns = [
+            codes if len(each) == size else each.astype(np.min_scalar_type(size)).take(codes)
+            for each, size, codes in zip(bins, sizes, self._records.columns, strict=True)
+        ]
+        self._blocks = column_blocks(columns, sizes, _MAX_JOINT_CELLS)
+        labels = ColumnBlock(0, [n_classes], self._labels)
         tables = []
-        for column, each in zip(self._columns, bins, strict=True):
-            shape = (n_classes, int(each.max()) + 1)
-            cells = self._labels * np.int64(shape[1]) + column
-            tables.append(count_cells(cells, shape[0] * shape[1], self._weights).reshape(shape))
+        for block in self._blocks:
+            counts = block.count_pairs(labels, self._weights)
+            tables += np.split(counts.T, np.cumsum(block.sizes)[:-1], axis=1)
         return tables
 
     def count_pairs(self, cells: MergedCells) -> np.ndarray:
         """Return the counts of pairs of merged cells of different columns, in upper blocks."""
-        self._merged = cells.encode(self._columns)
+        self._merged = self._merge(cells)
         counts = np.zeros((cells.starts[-1], cells.starts[-1]))
-        blocks = column_blocks(self._merged, cells.sizes)
+        blocks = join_blocks(self._merged)
         for i, first in enumerate(blocks):
             for second in blocks[i:]:
                 a, b = (
@@ -317,12 +353,49 @@ class RecordCounts:
                 counts[a, b] = first.count_pairs(second, self._weights)
         return counts
 
+    def _merge(self, cells: MergedCells) -> list[ColumnBlock]:
+        """Return blocks of the merged cells of the kept columns."""
+        groups = dict(zip(cells.columns, cells.groups, strict=True))
+        blocks: list[ColumnBlock] = []
+        start = 0
+        for block in self._blocks:
+            states = [
+                groups.get(block.start + k, np.zeros(size, dtype=np.intp))
+                for k, size in enumerate(block.sizes)
+            ]
+            merged = block.merge_states(states, start)
+            if merged.sizes:
+                blocks.append(merged)
+            start += len(merged.sizes)
+        return blocks
+
+    def _scores(self, model: AdditiveModel) -> Iterator[tuple[slice, np.ndarray]]:
+        """Iterate over the scores of blocks of records."""
+        effects = [
+            block.add_effects(model.effects[block.start : block.start + len(block.sizes)])
+            for block in self._blocks
+        ]
+        joint = AdditiveModel(model.intercept, effects)
+        for rows in row_blocks(len(self._labels), 1, _BLOCK_ROWS):
+            yield rows, joint.scores([block.codes[rows] for block in self._blocks])
+
     def calibration(self, model: AdditiveModel) -> np.ndarray:
-        return calibration_table(model.scores(self._columns), self._labels, self._weights)
+        """Return the calibration table."""
+        cells = np.empty(len(self._labels), dtype=np.intp)
+        for rows, scores in self._scores(model):
+            cells[rows] = calibration_cells(scores, self._labels[rows])
+        shape = 2, _N_LOGIT_BINS
+        return count_cells(cells, prod(shape), self._weights).reshape(shape)
 
     def residuals(self, model: AdditiveModel, cells: MergedCells) -> np.ndarray:
-        vectors = residual_vectors(model.scores(self._columns), self._labels)
-        return sum_vectors(vectors, self._merged, cells.sizes, RESIDUAL_NORM, self._weights)
+        """Return the sums of residual vectors by merged cell."""
+        vectors = (
+            (rows, residual_vectors(scores, self._labels[rows]))
+            for rows, scores in self._scores(model)
+        )
+        blocks = join_blocks(self._merged, _MAX_JOINT_CELLS)
+        n_entries = len(model.intercept) + 1
+        return sum_vectors(vectors, n_entries, blocks, RESIDUAL_NORM, self._weights)
 
 
 class GivenCounts:
