@@ -1,16 +1,21 @@
 """PrivateTableClassifier: its guarantee, its inputs, and its model."""
 
 import pickle
+from collections import Counter
+from contextlib import contextmanager
 from itertools import pairwise, product
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdirdp import PrivacyAccountant, PrivacyLeakWarning, PrivateTableClassifier, Schema
 from skdirdp._contributions import UNWEIGHTED, Weights, column_blocks, sum_vectors
+from skdirdp.base import select_categories
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.splitting import calibrate_gaussian, noise_for_share
 from skdirdp.mechanisms.tables import ContributionBound
@@ -29,6 +34,9 @@ INF = float("inf")
 SCHEMA = Schema({"age": (0, 99), "ward": ["A", "B", "C"], "dose": (0.0, 10.0), "ill": [0, 1]})
 
 
+NAMES = SCHEMA.replace(columns={**SCHEMA.columns, "ward": Schema.names()})
+
+
 def visits(n=4000, seed=0):
     rng = np.random.default_rng(seed)
     age, dose = rng.integers(0, 100, n), rng.gamma(1.0, 2.0, n)
@@ -38,9 +46,10 @@ def visits(n=4000, seed=0):
     return pd.DataFrame({"age": age, "ward": ward, "dose": dose, "ill": ill})
 
 
-def fitted(table=None, y="ill", seed=0, **options):
+def fitted(table=None, y="ill", seed=0, sample_weight=None, **options):
     options = {"schema": SCHEMA, "random_state": seed, **options}
-    return PrivateTableClassifier(**options).fit(visits() if table is None else table, y)
+    table = visits() if table is None else table
+    return PrivateTableClassifier(**options).fit(table, y, sample_weight=sample_weight)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
@@ -352,23 +361,13 @@ def test_errors_come_before_the_charge():
         {"y": "age"},
         {"table": table.assign(extra=1)},
         {"schema": Schema({"ward": Schema.names(), "ill": [0, 1]})},
+        {"schema": NAMES, "order": 8.0},
+        {"schema": NAMES, "y": "ward"},
     ):
         accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, adjacency="replace")
         with pytest.raises((ValueError, TypeError)):
             fitted(**{"table": table, "accountant": accountant, **wrong})
         assert len(accountant.history()) == 0
-
-
-def test_columns_without_public_values_are_left_out_with_a_warning():
-    schema = SCHEMA.replace(columns={**SCHEMA.columns, "ward": Schema.names()})
-    table = visits(500)
-    with pytest.warns(UserWarning, match="columns without public values are not used: 'ward'"):
-        model = PrivateTableClassifier(schema, random_state=0).fit(table, y="ill")
-    assert "ward" not in model.columns_
-    without = PrivateTableClassifier(schema, random_state=0)
-    with pytest.warns(UserWarning, match="'ward'"):
-        without.fit(table.assign(ward="another value"), y="ill")
-    np.testing.assert_array_equal(model.predict_proba(table), without.predict_proba(table))
 
 
 def test_nothing_exact_is_left_in_the_model():
@@ -552,15 +551,18 @@ def test_wrong_counts_are_refused_before_the_charge():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_exported_models_predict_the_same(n_classes):
+@pytest.mark.parametrize("declared", [SCHEMA, NAMES])
+def test_exported_models_predict_the_same(n_classes, declared):
     table = visits()
     if n_classes == 3:
         table["ill"] = np.where(table["dose"] > 4, 2, table["ill"])
-    schema = SCHEMA.replace(columns={**SCHEMA.columns, "ill": list(range(n_classes))})
+    schema = declared.replace(columns={**declared.columns, "ill": list(range(n_classes))})
     model = fitted(table, schema=schema)
     odd = pd.DataFrame(
         {"age": [None, 500.0, -3.0], "ward": ["Z", None, "B"], "dose": [1.0, 99.0, None]}
     )
+    if declared is NAMES:  # exported models have no category for missing names
+        odd["ward"] = ["Z", "Y", "B"]
     new = pd.concat([table.drop(columns="ill"), odd], ignore_index=True)
     exported = model.to_sklearn()
     np.testing.assert_allclose(exported.predict_proba(new), model.predict_proba(new), atol=1e-9)
@@ -572,11 +574,12 @@ def test_exported_models_predict_the_same(n_classes):
     np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
 
 
-def test_exported_models_run_in_onnx():
+@pytest.mark.parametrize("schema", [SCHEMA, NAMES])
+def test_exported_models_run_in_onnx(schema):
     skl2onnx = pytest.importorskip("skl2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     table = visits()
-    model = fitted(table)
+    model = fitted(table, schema=schema)
     new = table.drop(columns="ill").astype({"age": np.float32, "dose": np.float32})
     kinds = skl2onnx.common.data_types
     types = [
@@ -599,3 +602,157 @@ def test_pipelines_refuse_it():
     pipe = PrivatePipeline([("model", PrivateTableClassifier(SCHEMA))], epsilon=1.0)
     with pytest.raises(TypeError, match="PrivatePipeline"):
         pipe.fit(visits().drop(columns="ill"), visits()["ill"].to_numpy())
+
+
+# Columns without public values --------------------------------------------------------
+
+
+@contextmanager
+def candidates():
+    """Collect the exact counts of the names of each selection."""
+    found = []
+
+    def counted(mechanism, codes, distinct, generator):
+        found.append({name: int((codes == k).sum()) for k, name in enumerate(distinct)})
+        return select_categories(mechanism, codes, distinct, generator)
+
+    with patch("skdirdp.table_classifier.releases.select_categories", counted):
+        yield found
+
+
+def test_names_are_found_and_others_share_a_category():
+    train, test = visits(20_000), visits(5000, seed=1)
+    train.loc[:3, "ward"] = ["one", "two", "three", None]
+    model = fitted(train, schema=NAMES)
+    assert list(model.coef_["ward"].index) == ["A", "B", "C", "other", "(missing)"]
+    listed = fitted(train).predict_proba(test)[:, 1]
+    found = roc_auc_score(test["ill"], model.predict_proba(test)[:, 1])
+    assert found > roc_auc_score(test["ill"], listed) - 0.01
+    new = test.iloc[:4].assign(ward=["one", "never seen", 3, 2.5])
+    np.testing.assert_array_equal(
+        model.predict_proba(new), model.predict_proba(new.assign(ward="other"))
+    )
+    assert "names of categories" in str(model.privacy_)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+@pytest.mark.parametrize("max_weight", [None, 3.0])
+@pytest.mark.parametrize("max_rows", [1, 4])
+def test_selections_and_tables_together_meet_the_budget(adjacency, max_weight, max_rows):
+    """The profile of Gaussian noise is computed here, from the sensitivities of the steps."""
+    columns = {**NAMES.columns, "place": Schema.names()}
+    model = PrivateTableClassifier(
+        Schema(columns), adjacency=adjacency, max_weight=max_weight, max_rows=max_rows, epsilon=2.0
+    )
+    model.fit(visits(300).assign(place="x"), y="ill")
+    (selection, n_selections), (gaussian, _) = model.privacy_.mechanisms
+    assert n_selections == 2
+    change = max_rows * (1.0 if adjacency == "add_remove" else np.sqrt(2.0))
+    squares = 2 * (change / selection.sigma) ** 2
+    squares += (change * (max_weight or 1.0) / gaussian.sigma) ** 2
+    mu = np.sqrt(squares)
+    delta = norm.cdf(mu / 2 - 2.0 / mu) - np.exp(2.0) * norm.cdf(-mu / 2 - 2.0 / mu)
+    failure = 2 * selection.failure
+    assert 0.99e-5 < failure + (1 - failure) * delta <= 1e-5
+    # Some name of a person alone reaches the threshold with the claimed probability at most.
+    alone = norm.sf((selection.threshold - max_rows) / selection.sigma)
+    published = 1 - (1 - alone) ** max_rows
+    assert 0.9 * selection.failure < published <= selection.failure
+
+
+def test_names_are_counted_once_for_each_counted_record():
+    """Rows beyond max_rows, without a label or with weight 0 add no candidates."""
+    table = visits(60).assign(person=np.arange(60) // 3)
+    table["ward"] = [f"name {k}" for k in range(60)]
+    table = table.astype({"ward": "category", "ill": object})
+    table.loc[4, "ill"] = None
+    weight = np.full(60, 2.5)
+    weight[3] = 0.0
+    schema = NAMES.replace(
+        columns={**NAMES.columns, "person": Schema.key()}, person="person", max_rows=2
+    )
+    with candidates() as found:
+        fitted(table, schema=schema, sample_weight=weight, max_weight=3.0)
+    kept = [k for k in range(60) if k % 3 < 2 and k not in (3, 4)]
+    # The third row of the second person is counted in place of the one without a label.
+    assert found == [{f"name {k}": 1 for k in sorted([*kept, 5])}]
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+def test_an_odd_name_changes_the_candidates_by_one_record(adjacency):
+    table = visits(500)
+    for odd in (
+        "mrs doe",
+        None,
+        7,
+        2.5,
+        float("nan"),
+        True,
+        b"x",
+        ("a", "b"),
+        "(missing)",
+        "other",
+    ):
+        more = pd.concat([table, table.iloc[:1]], ignore_index=True).astype({"ward": object})
+        more.at[500, "ward"] = odd
+        first = table if adjacency == "add_remove" else more.assign(ward=[*more["ward"][:500], "A"])
+        counts = []
+        for each in (first, more):
+            with candidates() as found:
+                model = fitted(each, schema=NAMES, adjacency=adjacency)
+            counts.append(Counter(found[0]))
+            assert not {"mrs doe", 7, True, b"x"} & set(model.coef_["ward"].index)
+        added, removed = counts[1] - counts[0], counts[0] - counts[1]
+        assert added.total() <= 1
+        assert removed.total() <= (adjacency == "replace")
+
+
+class Document(str):
+    __slots__ = ("text",)
+
+
+def test_published_names_are_rebuilt():
+    table = visits(2000).astype({"ward": object})
+    secret = Document("A")
+    secret.text = "the whole file of a patient"
+    table["ward"] = [secret if ward == "A" else ward for ward in table["ward"]]
+    model = fitted(table, schema=NAMES)
+    assert {type(name) for name in model.coef_["ward"].index} == {str}
+    assert b"the whole file" not in pickle.dumps(model)
+
+
+def test_names_of_tables_in_blocks_are_those_of_the_whole_table():
+    pa = pytest.importorskip("pyarrow")
+    table = visits(3000)
+    table.loc[2000:, "ward"] = "D"
+    whole = fitted(table, schema=NAMES)
+    batches = pa.Table.from_pandas(table).to_batches(max_chunksize=700)
+    reader = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    again = fitted(reader, schema=NAMES)
+    assert "D" in again.coef_["ward"].index
+    np.testing.assert_array_equal(whole.predict_proba(table), again.predict_proba(table))
+
+
+def test_a_column_whose_names_are_all_rare_has_one_category():
+    table = visits(300).assign(ward=[f"name {k}" for k in range(300)])
+    model = fitted(table, schema=NAMES)
+    assert list(model.coef_["ward"].index) == ["other", "(missing)"]
+    exported = model.to_sklearn()
+    new = table.drop(columns="ill").astype({"age": float})
+    np.testing.assert_allclose(exported.predict_proba(new), model.predict_proba(new), atol=1e-9)
+
+
+def test_counts_leave_out_columns_of_names_with_a_warning():
+    yes_no = Schema.categories(["no", "yes"], missing=False)
+    schema = Schema({"smokes": yes_no, "zip": Schema.names(), "ill": yes_no})
+    tables = {"class_count": {"smokes": [[500, 100], [150, 250]]}, "pair_count": {}}
+    with pytest.warns(UserWarning, match="columns without public values are not used: 'zip'"):
+        model = PrivateTableClassifier(schema).fit_counts(tables, y="ill", n_samples=1000)
+    assert model.columns_ == ["smokes"]
+    assert len(model.privacy_.mechanisms) == 1
+
+
+def test_without_noise_all_names_are_found():
+    table = visits(300).assign(ward=[f"name {k % 100}" for k in range(300)])
+    model = fitted(table, schema=NAMES, epsilon=INF, order=None)
+    assert len(model.coef_["ward"]) == 102

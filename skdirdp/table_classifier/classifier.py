@@ -1,5 +1,6 @@
 """Private additive classifier for tables."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -23,17 +24,16 @@ from .._messages import errors_without_data
 from .._persons import CountedRows, Unit, check_person, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import check_cells, check_classes, check_tables, encode_labels
-from ..base import Budget, CountingEstimator, PrivacyReport
+from ..base import Budget, CountingEstimator, PrivacyReport, calibrate_with_names
 from ..engines import Part, lazy_for_dask, open_table
 from ..mechanisms import CountTable
-from ..mechanisms.splitting import calibrate_gaussian
 from ..mechanisms.tables import ContributionBound
-from ..numerics.rows import row_blocks
 from ..schema import (
     NO_PERSON,
     OUTSIDE,
     Categories,
     Dates,
+    Names,
     Records,
     Schema,
     as_labels,
@@ -47,12 +47,21 @@ from ..schema import (
     to_common_dtype,
 )
 from .model import AdditiveModel, ClassTables, Covariance, Estimate, MergedCells, calibrate
-from .releases import SIZE_SHARE, Column, EncodedRecords, GivenCounts, Plan, RecordCounts, Releases
+from .releases import (
+    NAMES_SHARE,
+    SIZE_SHARE,
+    Column,
+    EncodedRecords,
+    GivenCounts,
+    Numbering,
+    Plan,
+    RecordCounts,
+    Releases,
+    encode_columns,
+)
 
 # Cells of all columns after merging. The tables of pairs have at most half of its square.
 _MAX_CELLS = 1500
-# Rows of an array that are encoded at once.
-_BLOCK_ROWS = 1 << 16
 
 # In exported models, missing numbers are replaced by the first, and have the bin below the second.
 # Both are floats of single precision, which ONNX uses.
@@ -63,9 +72,10 @@ class ClassifierReport(PrivacyReport):
     """Report of a classifier whose steps are charged as one Gaussian release."""
 
     def _describe_releases(self) -> str:
-        ((gaussian, _),) = self.mechanisms
+        *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
         steps = "histograms, tables of classes and of pairs of columns, and residual sums"
-        return f"{steps} released at the privacy cost of one table by {gaussian}"
+        names = "".join(f", and names of categories by {mechanism}" for mechanism in selections)
+        return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
 
 
 def _check_weight(weight: Any, n_records: int, *, is_part: bool = False) -> np.ndarray | None:
@@ -90,9 +100,10 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     Parameters
     ----------
     schema : Schema, default=None
-        Public description of the columns. If it names a person, the ids of persons and
-        `max_rows` are those of the schema. If None, X must be numeric, and bounds are taken
-        from the data, with a warning.
+        Public description of the columns. Names of columns without public values,
+        `Schema.names()`, are found with a tenth of the budget. If the schema names a person,
+        the ids of persons and `max_rows` are those of the schema. If None, X must be numeric,
+        and bounds are taken from the data, with a warning.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, if `y` is an array. Public: the presence of a label is not
         protected. The classes of a label column are those of the schema.
@@ -102,7 +113,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored.
+        `delta` is ignored. Not possible with columns without public values.
     adjacency : {"replace", "add_remove"}, default="replace"
         Whether neighbouring data sets differ by replacing one record, or by adding or
         removing one.
@@ -251,11 +262,13 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         with self._fitting() as context:
             records, leaks = self._read(X, y, sample_weight, groups, context.is_private)
             unit, bound = records.counted.unit, ContributionBound(records.weights.bound)
-            releases = self._plan(context.budget, unit, bound)
+            releases = self._plan(context.budget, unit, bound, len(records.unlisted))
             n_public = self._public_size(records.counted, context.budget)
             self._warn_of_leak(leaks)
 
             releases.start(self._charge(*releases.joint.as_charge(), unit))
+            for k, kind in records.select_names(releases).items():
+                self._columns_[k] = replace(self._columns_[k], kind=kind)
             self._learn(RecordCounts(records), releases, n_public, len(records.labels))
             self._set_report(context.budget, releases, leaks, records.counted)
         return self
@@ -267,9 +280,9 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         """Fit the model to counts, and release it.
 
         Columns have the categories or the public bins of the schema, with missing values last, if
-        they are allowed. Without records there are no calibration and no Newton step. Each
-        record must have contributed at most `max_weight` (1 if None) to one cell of each table.
-        This cannot be checked.
+        they are allowed. Columns without public values are not used. Without records there are no
+        calibration and no Newton step. Each record must have contributed at most `max_weight` (1
+        if None) to one cell of each table. This cannot be checked.
 
         Parameters
         ----------
@@ -344,16 +357,20 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         report = self._report(budget, releases.joint.parts, leaks, counted.unit, n_records)
         self.privacy_ = ClassifierReport(**vars(report))
 
-    def _plan(self, budget: Budget, unit: Unit, bound: ContributionBound) -> Releases:
-        """Calibrate one Gaussian release to the budget."""
-        table = CountTable(1.0, 2, contribution=bound)
+    def _plan(
+        self, budget: Budget, unit: Unit, bound: ContributionBound, n_unlisted: int = 0
+    ) -> Releases:
+        """Calibrate one Gaussian release, and selections of names, to the budget."""
+        # A record counts once among the names of a column, whatever its weight is.
+        tables = [CountTable(1.0, 2, contribution=each) for each in (bound, ContributionBound())]
         if unit.is_person:
-            table = table.per_person(unit.max_rows)
-        relation = table.relation(budget.adjacency)
-        whole = calibrate_gaussian(
-            budget.epsilon, budget.delta, budget.order, relation, table.contribution
+            tables = [table.per_person(unit.max_rows) for table in tables]
+        contribution, names = (table.contribution for table in tables)
+        relation = tables[0].relation(budget.adjacency)
+        whole, selections = calibrate_with_names(
+            budget, relation, contribution, n_unlisted, NAMES_SHARE, names
         )
-        return Releases(whole, bound, len(self._columns_))
+        return Releases(whole, bound, len(self._columns_), selections)
 
     def _public_size(self, counted: CountedRows, budget: Budget) -> float | None:
         """Return the public number of records, None if it is protected."""
@@ -453,10 +470,13 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         leaks: list[str] = []
         parts: list[tuple[list[np.ndarray], np.ndarray, Any]] = []
         counted: CountedRows | None = None
+        unlisted: dict[Hashable, Numbering] = defaultdict(Numbering)
         for block in table_blocks(X):
             part = open_table(block, y, sample_weight, groups).part
             read = self._read_part if self.schema is not None else self._read_numbers
-            records, labels, labelled, ids = read(part, y, leaks, is_first=counted is None)
+            records, labels, labelled, ids = read(
+                part, y, leaks, unlisted, is_first=counted is None
+            )
             weight = _check_weight(part.sample_weight, len(labels), is_part=not table.in_memory)
             rows = self._select(ids, labelled, len(labels), counted)
             codes = [column[rows.rows] if rows.rows is not None else column for column in records]
@@ -468,7 +488,12 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         given = None if sample_weight is None else np.concatenate([p[2] for p in parts])
         weights = Weights.from_values(given, self.max_weight, exact=not is_private)
         leaks += ["max_weight"] * weights.missing
-        return EncodedRecords(columns, labels, weights, counted), leaks
+        names = {
+            k: unlisted[column.name].distinct
+            for k, column in enumerate(self._columns_)
+            if isinstance(column.kind, Names)
+        }
+        return EncodedRecords(columns, labels, weights, counted, names), leaks
 
     def _check_out_of_core(self, kind: str, y: Any, sample_weight: Any, is_private: bool) -> None:
         """Raise an error if a table that is not in memory cannot be read block by block."""
@@ -505,7 +530,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         return self.schema is not None and self.schema.person is not None
 
     def _read_part(
-        self, part: Part, y: Any, leaks: list[str], *, is_first: bool
+        self, part: Part, y: Any, leaks: list[str], unlisted: Mapping, *, is_first: bool
     ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray | None, Any]:
         """Return codes, label codes, a mask of records with a label, and ids, by the schema."""
         schema: Any = self.schema
@@ -542,10 +567,10 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         if schema.person is not None:
             check_person(schema, ids, int(self.max_rows))
             ids = schema.person_ids(records)
-        return self._encode(records), labels, labelled, ids
+        return self._encode(records, unlisted), labels, labelled, ids
 
     def _read_numbers(
-        self, part: Part, y: Any, leaks: list[str], *, is_first: bool
+        self, part: Part, y: Any, leaks: list[str], unlisted: Mapping, *, is_first: bool
     ) -> tuple[list[np.ndarray], np.ndarray, None, Any]:
         """Return the same for a numeric table without a schema, with bounds from the data."""
         with errors_without_data(X=part.X, y=part.y):
@@ -591,29 +616,25 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     def _set_columns(self, names: list[Hashable], *, has_public_bins: bool = False) -> None:
         """Set the columns that are used."""
         schema = self._schema_
-        names = columns_with_values(schema, names)
+        if has_public_bins:
+            names = columns_with_values(schema, names)
         if not names:
             raise ValueError("X must have at least one column with values; it has none")
         self._columns_ = [Column(name, schema[name], has_public_bins) for name in names]
-        check_cells("the categories of the schema", sum(c.n_codes for c in self._columns_))
+        listed = [c for c in self._columns_ if not isinstance(c.kind, Names)]
+        check_cells("the categories of the schema", sum(c.n_codes for c in listed))
         self.n_features_in_ = len(names)
         if all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _encode(self, records: Records) -> list[np.ndarray]:
+    def _encode(
+        self, records: Records, unlisted: Mapping[Hashable, Numbering] | None = None
+    ) -> list[np.ndarray]:
+        """Return the codes of all columns, those of names by their `unlisted` values."""
         lacking = [c.name for c in self._columns_ if c.name not in records.columns]
         if lacking:
             raise ValueError(f"X must have the columns that were fitted; it lacks {lacking}")
-        columns = [(c, records.columns[c.name]) for c in self._columns_]
-        n_rows = records.n_records
-        if not all(isinstance(values, np.ndarray) for _, values in columns):
-            return [column.encode(self._schema_, values) for column, values in columns]
-        # The columns of an array share the cache if they are read in blocks of rows.
-        codes = [np.empty(n_rows, dtype=np.min_scalar_type(c.n_codes)) for c in self._columns_]
-        for rows in row_blocks(n_rows, 1, _BLOCK_ROWS):
-            for (column, values), found in zip(columns, codes, strict=True):
-                found[rows] = column.encode(self._schema_, values[rows])
-        return codes
+        return encode_columns(self._columns_, self._schema_, records, unlisted)
 
     # Predicting --------------------------------------------------------------------
 
@@ -698,7 +719,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
 
         An encoder of categories and bins is followed by a `LogisticRegression`. It predicts the
         same for DataFrames with cells of the declared types: values of categories as they are
-        declared, and numbers as floats, NaN if missing. Columns of dates are refused.
+        declared, and numbers as floats, NaN if missing. In a column with a label for other values,
+        missing values count as other values. Columns of dates are refused.
 
         Returns
         -------
@@ -734,6 +756,8 @@ def _linear_pipeline(
             # Other values are encoded as zeros, so their effect is in the intercept.
             other = effect[kind.finish(np.array([OUTSIDE]))[0]]
             intercept = intercept + other
+            if not kind.values:
+                continue
             effects.append(effect[: len(kind.values)] - other)
             encoder: Any = OneHotEncoder(
                 categories=[list(kind.values)], handle_unknown="ignore", sparse_output=False

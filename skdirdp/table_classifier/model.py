@@ -473,9 +473,9 @@ def calibrate(
 ) -> AdditiveModel:
     """Scale the scores towards the class shares by a noisy table, and shift those of two classes.
 
-    Row 1 of the table counts the records whose label is the class of `reference_probabilities`, and row
-    0 the others, by bins of the logit. `slope` is the mean of the prior of the scale. The score
-    function of logistic regression is linear in the counts, so its noise has mean 0.
+    Row 1 of the table counts the records whose label is the class of `reference_probabilities`,
+    and row 0 the others, by bins of the logit. `slope` is the mean of the prior of the scale. The
+    score function of logistic regression is linear in the counts, so its noise has mean 0.
     """
     is_binary = len(class_shares) == 2
     share = class_shares[1] if is_binary else float(np.square(class_shares).sum())

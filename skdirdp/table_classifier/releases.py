@@ -26,11 +26,24 @@ from .._contributions import (
     sum_vectors,
 )
 from .._persons import CountedRows
+from ..base import select_categories
 from ..mechanisms import GaussianMechanism, JointMechanism
+from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import noise_for_share
 from ..mechanisms.tables import ContributionBound
 from ..numerics.rows import row_blocks
-from ..schema import Categories, FineGrid, Schema, kind_grid, quantile_borders
+from ..schema import (
+    MISSING,
+    OUTSIDE,
+    Categories,
+    FineGrid,
+    Names,
+    Records,
+    Schema,
+    kind_grid,
+    quantile_borders,
+    type_and_value,
+)
 from .model import (
     LOGIT_EDGES,
     AdditiveModel,
@@ -45,6 +58,8 @@ from .model import (
 # calibration, the mean AUC at epsilon 0.3 to 3 changed by less than .001, and log loss by .003.
 #: Share of the number of records, if it is not public.
 SIZE_SHARE = 0.01
+#: Share of the whole budget for the names of columns without public values, as in PrivateBayesNet.
+NAMES_SHARE = 0.1
 _BIN_SHARE = 0.04
 _CALIBRATION_SHARE = 0.05
 # Largest shares of the tables of pairs and of the residual sums. Both decrease to 0 as the signal
@@ -62,9 +77,10 @@ _MIN_BINS, _MAX_BINS = 5, 32
 _N_FINE_BINS = 256
 # The precision of a column in the tables of pairs is at least this fraction of the largest.
 _MIN_WEIGHT = 1 / 64
-# Columns are counted together up to this number of combinations of their cells, and records are
-# scored in blocks of this number. Both affect only the speed.
+# Columns are counted together up to this number of combinations of their cells. Arrays are encoded
+# and records are scored in blocks of rows. These sizes affect only the speed.
 _MAX_JOINT_CELLS = 1 << 11
+_ARRAY_ROWS = 1 << 16
 _BLOCK_ROWS = 1 << 15
 
 
@@ -120,11 +136,21 @@ class Plan:
 
 
 class Releases:
-    """Releases of a fit, one after the other. `bound` holds for the weight of a record."""
+    """Releases of a fit, one after the other. `bound` holds for the weight of a record.
 
-    def __init__(self, whole: GaussianMechanism, bound: ContributionBound, n_columns: int):
+    Each of `selections` finds the names of one column; all other steps are parts of `whole`.
+    """
+
+    def __init__(
+        self,
+        whole: GaussianMechanism,
+        bound: ContributionBound,
+        n_columns: int,
+        selections: Sequence[SelectionMechanism] = (),
+    ):
         self.whole = whole
-        self.joint = JointMechanism.from_mechanisms([whole])
+        self.joint = JointMechanism.from_mechanisms([*selections, whole])
+        self._selections = list(selections)
         self._grid, self._max_weight = bound.grid, bound.max_count
         self._left = 1.0 + 1e-9
         self._generator: np.random.Generator | None = None
@@ -133,6 +159,8 @@ class Releases:
         smallest = 1e-3 * _MIN_WEIGHT**2 / max(n_columns, 1) ** 2
         for mechanism in (whole, noise_for_share(whole, smallest, signed=True)):
             mechanism.check_table(np.zeros(1), self._grid)
+        for selection in selections:
+            selection.check_table(np.zeros(1))
 
     def start(self, generator: np.random.Generator | None) -> None:
         """Allow the releases, after the charge, with the generator of the noise."""
@@ -150,6 +178,23 @@ class Releases:
         if self._generator is None:
             raise AssertionError("a step was about to be released before it was charged")
         return mechanism.noisy(values, self._generator, self._grid)
+
+    def select_names(self, column: "UnlistedColumn", is_counted: np.ndarray | None) -> Categories:
+        """Release the names of a column that enough records have.
+
+        A record counts once, whatever its weight is. Names of other records are not candidates.
+        """
+        if not self._selections:
+            raise AssertionError("names of more columns were about to be released than charged")
+        mechanism = self._selections.pop()
+        if self._generator is None and not mechanism.is_exact:
+            raise AssertionError("names were about to be released before they were charged")
+        codes = column.codes if is_counted is None else column.codes[is_counted]
+        occurs = np.bincount(codes[codes >= 0], minlength=len(column.distinct)) > 0
+        kept = np.flatnonzero(occurs)
+        places = np.append(np.cumsum(occurs) - 1, [OUTSIDE, MISSING])
+        distinct = [column.distinct[i] for i in kept]
+        return select_categories(mechanism, places[codes], distinct, self._generator)
 
     def release_size(self, n_records: int) -> float:
         """Release the number of records with a small share of the budget.
@@ -305,13 +350,84 @@ class Column:
 
 
 @dataclass(frozen=True)
+class UnlistedColumn:
+    """Exact values of a column without public values: codes among the distinct values."""
+
+    codes: np.ndarray
+    distinct: list[Any]
+
+    def encode(self, kind: Categories) -> np.ndarray:
+        """Return the category of each record."""
+        codes = kind.finish(kind.encode_distinct(self.codes, self.distinct))
+        return codes.astype(np.min_scalar_type(kind.n_cells))
+
+
+class Numbering:
+    """Distinct values of a column without public values, in the blocks of a table."""
+
+    def __init__(self) -> None:
+        self.distinct: list[Any] = []
+        self._places: dict[Any, int] = {}
+
+    def encode(self, column: Column, schema: Schema, values: Any) -> np.ndarray:
+        """Return the position of each cell among the distinct values of all blocks so far."""
+        codes, found = column.kind.factorise(
+            column.name, values, missing_values=frozenset(schema.missing_values)
+        )
+        places = []
+        for value in found:
+            place = self._places.setdefault(type_and_value(value), len(self.distinct))
+            if place == len(self.distinct):
+                self.distinct.append(value)
+            places.append(place)
+        return np.array([*places, OUTSIDE, MISSING], dtype=np.intp)[codes]
+
+
+def encode_columns(
+    columns: Sequence[Column],
+    schema: Schema,
+    records: Records,
+    unlisted: Mapping[Hashable, Numbering] | None,
+) -> list[np.ndarray]:
+    """Return the codes of each column, those of names among their `unlisted` values."""
+    codes, arrays = [], []
+    for column in columns:
+        values = records.columns[column.name]
+        if isinstance(column.kind, Names):
+            assert unlisted is not None
+            codes.append(unlisted[column.name].encode(column, schema, values))
+        elif isinstance(values, np.ndarray):
+            codes.append(np.empty(records.n_records, np.min_scalar_type(column.n_codes)))
+            arrays.append((column, values, codes[-1]))
+        else:
+            codes.append(column.encode(schema, values))
+    # The columns of an array share the cache if they are read in blocks of rows.
+    for rows in row_blocks(records.n_records, 1, _ARRAY_ROWS):
+        for column, values, found in arrays:
+            found[rows] = column.encode(schema, values[rows])
+    return codes
+
+
+@dataclass(frozen=True)
 class EncodedRecords:
     """Codes of the counted records. They are kept only during a fit."""
 
-    columns: list[np.ndarray]  # codes of each column
+    columns: list[np.ndarray]  # codes of each column, those of names by `unlisted`
     labels: np.ndarray  # positions of the labels among the classes
     weights: Weights
     counted: CountedRows
+    unlisted: Mapping[int, list[Any]]  # distinct values of columns without public values
+
+    def select_names(self, releases: Releases) -> dict[int, Categories]:
+        """Release the names of columns without public values, and encode these columns."""
+        values = self.weights.values
+        is_counted = None if values is None else values > 0
+        selected = {}
+        for k, distinct in self.unlisted.items():
+            column = UnlistedColumn(self.columns[k], distinct)
+            selected[k] = releases.select_names(column, is_counted)
+            self.columns[k] = column.encode(selected[k])
+        return selected
 
 
 class RecordCounts:
