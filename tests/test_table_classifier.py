@@ -19,12 +19,14 @@ from skdirdp.base import select_categories
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.splitting import calibrate_gaussian, noise_for_share
 from skdirdp.mechanisms.tables import ContributionBound
+from skdirdp.table_classifier import releases as releases_module
 from skdirdp.table_classifier.releases import (
     RESIDUAL_NORM,
     Plan,
     Releases,
     calibration_cells,
     residual_vectors,
+    sampled_share,
 )
 
 from .test_attacks import DELTA, EPSILON, best_accuracy, claim_holds
@@ -602,6 +604,62 @@ def test_pipelines_refuse_it():
     pipe = PrivatePipeline([("model", PrivateTableClassifier(SCHEMA))], epsilon=1.0)
     with pytest.raises(TypeError, match="PrivatePipeline"):
         pipe.fit(visits().drop(columns="ill"), visits()["ill"].to_numpy())
+
+
+# Sampled records ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_samples(monkeypatch):
+    """Samples of 1000 records, and coins of a record that depend on its position alone."""
+    monkeypatch.setattr(releases_module, "_SAMPLED_RECORDS", 1000)
+    monkeypatch.setattr(releases_module, "_SAMPLED_SIGNAL", 1.0)
+    shares = []
+
+    def coins(self, n_records, probability):
+        shares.append(probability)
+        chosen = np.random.default_rng(0).random(n_records) < probability
+        chosen[-1] = True  # the record in which neighbours differ
+        return chosen
+
+    monkeypatch.setattr(Releases, "sample", coins)
+    return shares
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+def test_steps_of_a_sample_cost_no_more_than_the_claim(adjacency, small_samples):
+    tables = worst_neighbours(adjacency)
+    cost, n_steps = distance_of_transcripts(*tables, epsilon=10.0, adjacency=adjacency)
+    assert max(small_samples) < 1
+    assert n_steps >= 6
+    assert 0.7 < cost <= 1.0
+
+
+def test_a_sample_gives_about_the_same_model(small_samples):
+    train, test = visits(20_000), visits(5000, seed=1)
+    sampled = fitted(train, epsilon=10.0)
+    assert small_samples == [pytest.approx(1000 / 20_000, abs=1 / 256)]
+    probabilities = sampled.predict_proba(test)
+    assert roc_auc_score(test["ill"], probabilities[:, 1]) > 0.8
+    best = fitted(train, epsilon=INF).predict_proba(test)
+    assert small_samples[1:] == [1.0]
+    assert log_loss(test["ill"], probabilities) < log_loss(test["ill"], best) + 0.02
+
+
+def test_coins_are_fair_and_drawn_only_for_large_tables():
+    assert sampled_share(2.0**18, 1e-9, 3, 2) == 1.0
+    assert sampled_share(1e9, 0.0, 3, 2) == 1.0
+    assert sampled_share(1e6, 1e3, 20, 2) == 1.0  # too much noise
+    assert sampled_share(2.0**20, 1e-3, 20, 2) == 0.25
+    releases = Releases(GaussianMechanism(1.0), ContributionBound(), 3)
+    with pytest.raises(AssertionError, match="before the charge"):
+        releases.sample(10, 0.5)
+    generator = np.random.default_rng(0)
+    releases.start(generator)
+    assert releases.sample(10, 1.0) is None
+    assert generator.bit_generator.state == np.random.default_rng(0).bit_generator.state
+    chosen = releases.sample(100_000, 0.25)
+    assert chosen.mean() == pytest.approx(0.25, abs=4 * np.sqrt(0.19 / 100_000))
 
 
 # Columns without public values --------------------------------------------------------

@@ -58,6 +58,7 @@ from .releases import (
     RecordCounts,
     Releases,
     encode_columns,
+    sampled_share,
 )
 
 # Cells of all columns after merging. The tables of pairs have at most half of its square.
@@ -385,11 +386,14 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         spent, size = 0.0, n_public
         if size is None:
             spent, size = SIZE_SHARE, max(releases.release_size(n_rows), 1.0)
-        plan = Plan.from_sizes(
+        sizes = (
             size,
             releases.whole.sigma / releases.whole.contribution.largest,
             len(columns),
             n_classes,
+        )
+        plan = Plan.from_sizes(
+            *sizes,
             has_numbers=any(column.grid is not None for column in columns),
             has_records=isinstance(counts, RecordCounts),
             spent=spent,
@@ -398,13 +402,17 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         exact = counts.count_classes(bins, n_classes)
         tables = ClassTables.from_noisy(*releases.release_tables(exact, plan.classes))
         estimate = Estimate.from_tables(tables)
-        covariance = None
+        covariance, sampled = None, 1.0
+        if isinstance(counts, RecordCounts):
+            sampled = sampled_share(*sizes)
+            counts.keep(releases.sample(n_rows, sampled))
+        n_sampled = sampled * tables.n_records
         if plan.pairs > 0:
             ordered = [column.is_ordered for column in columns]
             cells = MergedCells.from_tables(tables, ordered, _MAX_CELLS)
             if len(cells.columns) > 1:
                 pairs = releases.release_pairs(counts.count_pairs(cells), cells, plan.pairs)
-                covariance = Covariance.from_pairs(cells, *pairs, tables.n_records)
+                covariance = Covariance.from_pairs(cells, *pairs, n_sampled)
                 estimate = estimate.correct(covariance)
         if plan.calibration > 0:
             table = counts.calibration(estimate.model)
@@ -415,7 +423,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             share, n_merged = plan.residuals / plan.n_steps, len(covariance.cells.columns)
             for _ in range(plan.n_steps):
                 sums = counts.residuals(estimate.model, covariance.cells)
-                found = releases.release_residuals(sums, n_merged, tables.n_records, share)
+                found = releases.release_residuals(sums, n_merged, n_sampled, share)
                 estimate = estimate.step(covariance, found)
         self._set_model(estimate.model, tables, estimate.variances)
 
