@@ -78,7 +78,7 @@ _N_FINE_BINS = 256
 # The precision of a column in the tables of pairs is at least this fraction of the largest.
 _MIN_WEIGHT = 1 / 64
 # Beyond this number of records, and this signal, steps after the class tables count only so many.
-# On made-up tables of 700 000 records, this cost at most 0.0004 of AUC and 0.1% of log loss.
+# On made-up tables of 700 000 records, this cost at most 0.0005 of AUC and 0.1% of log loss.
 _SAMPLED_RECORDS = 1 << 18
 _SAMPLED_SIGNAL = 5000.0
 # Columns are counted together up to this number of combinations of their cells. Arrays are encoded
