@@ -272,7 +272,7 @@ def test_a_party_that_disagrees_is_refused_before_it_is_charged(change, field):
     offer = json.loads(json.dumps(other.contract))
     with pytest.raises(ContractError, match=field):
         fit.draw_share(records(), accountant=accountant, offer=offer)
-    with pytest.raises(ContractError, match="not the contract"):
+    with pytest.raises(ContractError, match="a different contract"):
         fit.draw_share(records(), accountant=accountant, offer=other.digest)
     assert len(accountant) == 0
     fit.check_offer(json.loads(json.dumps(fit.contract)))

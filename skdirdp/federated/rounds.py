@@ -101,8 +101,8 @@ class FederatedRound:
     All parties and the server create the same round. Its public parameters are the contract, and
     a party takes part only if the contract of the server equals its own. The guarantee is the same
     as for a fit to the pooled records, with the estimator's budget. It protects each party's
-    records from the server and from up to `max_colluders` other parties. One round is one release: a
-    failed round is repeated under another `round_id`, and is charged again.
+    records from the server and from up to `max_colluders` other parties. One round is one release:
+    a failed round is repeated under another `round_id`, and is charged again.
 
     Parameters
     ----------
