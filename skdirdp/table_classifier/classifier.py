@@ -102,9 +102,9 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     ----------
     schema : Schema, default=None
         Public description of the columns. Names of columns without public values,
-        `Schema.names()`, are found with a tenth of the budget. If the schema names a person,
-        the ids of persons and `max_rows` are those of the schema. If None, X must be numeric,
-        and bounds are taken from the data, with a warning.
+        `Schema.names()`, are found with a tenth of the budget, and `order` must be None. If the
+        schema names a person, the ids of persons and `max_rows` are those of the schema. If None,
+        X must be numeric, and bounds are taken from the data, with a warning.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, if `y` is an array. Public: the presence of a label is not
         protected. The classes of a label column are those of the schema.
@@ -114,7 +114,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         The fit is (epsilon, delta)-differentially private.
     order : float, default=None
         If given, the fit satisfies (order, epsilon)-Renyi differential privacy instead, and
-        `delta` is ignored. Not possible with columns without public values.
+        `delta` is ignored.
     adjacency : {"replace", "add_remove"}, default="replace"
         Whether neighbouring data sets differ by replacing one record, or by adding or
         removing one.
@@ -478,7 +478,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         leaks: list[str] = []
         parts: list[tuple[list[np.ndarray], np.ndarray, Any]] = []
         counted: CountedRows | None = None
-        unlisted: dict[Hashable, Numbering] = defaultdict(Numbering)
+        unlisted: dict[int, Numbering] = defaultdict(Numbering)
         for block in table_blocks(X):
             part = open_table(block, y, sample_weight, groups).part
             read = self._read_part if self.schema is not None else self._read_numbers
@@ -496,12 +496,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         given = None if sample_weight is None else np.concatenate([p[2] for p in parts])
         weights = Weights.from_values(given, self.max_weight, exact=not is_private)
         leaks += ["max_weight"] * weights.missing
-        names = {
-            k: unlisted[column.name].distinct
-            for k, column in enumerate(self._columns_)
-            if isinstance(column.kind, Names)
-        }
-        return EncodedRecords(columns, labels, weights, counted, names), leaks
+        return EncodedRecords(columns, labels, weights, counted, unlisted), leaks
 
     def _check_out_of_core(self, kind: str, y: Any, sample_weight: Any, is_private: bool) -> None:
         """Raise an error if a table that is not in memory cannot be read block by block."""
@@ -636,7 +631,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             self.feature_names_in_ = np.array(names, dtype=object)
 
     def _encode(
-        self, records: Records, unlisted: Mapping[Hashable, Numbering] | None = None
+        self, records: Records, unlisted: Mapping[int, Numbering] | None = None
     ) -> list[np.ndarray]:
         """Return the codes of all columns, those of names by their `unlisted` values."""
         lacking = [c.name for c in self._columns_ if c.name not in records.columns]

@@ -416,15 +416,15 @@ def encode_columns(
     columns: Sequence[Column],
     schema: Schema,
     records: Records,
-    unlisted: Mapping[Hashable, Numbering] | None,
+    unlisted: Mapping[int, Numbering] | None,
 ) -> list[np.ndarray]:
     """Return the codes of each column, those of names among their `unlisted` values."""
     codes, arrays = [], []
-    for column in columns:
+    for k, column in enumerate(columns):
         values = records.columns[column.name]
         if isinstance(column.kind, Names):
             assert unlisted is not None
-            codes.append(unlisted[column.name].encode(column, schema, values))
+            codes.append(unlisted[k].encode(column, schema, values))
         elif isinstance(values, np.ndarray):
             codes.append(np.empty(records.n_records, np.min_scalar_type(column.n_codes)))
             arrays.append((column, values, codes[-1]))
@@ -445,15 +445,15 @@ class EncodedRecords:
     labels: np.ndarray  # positions of the labels among the classes
     weights: Weights
     counted: CountedRows
-    unlisted: Mapping[int, list[Any]]  # distinct values of columns without public values
+    unlisted: Mapping[int, Numbering]  # distinct values of columns without public values
 
     def select_names(self, releases: Releases) -> dict[int, Categories]:
         """Release the names of columns without public values, and encode these columns."""
         values = self.weights.values
         is_counted = None if values is None else values > 0
         selected = {}
-        for k, distinct in self.unlisted.items():
-            column = UnlistedColumn(self.columns[k], distinct)
+        for k, numbering in self.unlisted.items():
+            column = UnlistedColumn(self.columns[k], numbering.distinct)
             selected[k] = releases.select_names(column, is_counted)
             self.columns[k] = column.encode(selected[k])
         return selected
