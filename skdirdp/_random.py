@@ -66,6 +66,10 @@ class SecureGenerator:
             pass
         return word % high
 
+    def bytes(self, length: int) -> bytes:
+        """Draw bytes."""
+        return self.words(-(-length // 8)).tobytes()[:length]
+
     def permutation(self, n: int) -> np.ndarray:
         """Draw an order of the numbers below n."""
         # Two of the words are equal with a probability below n^2 / 2^65.
