@@ -32,10 +32,11 @@ from skdirdp import (
     PrivateDirichletPosterior,
     make_private_pipeline,
 )
-from skdirdp.accounting import NoPrivacy, PureDP, RenyiDP
+from skdirdp.accounting import AllOf, NoPrivacy, OneOf, PureDP, RenyiDP, RepeatedSelection
 from skdirdp.displays import LedgerDisplay
 from skdirdp.displays.privacy import evenly_spaced
-from skdirdp.mechanisms import DirichletMechanism
+from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, JointMechanism
+from skdirdp.model_selection import PrivateGridSearchCV
 from skdirdp.reporting.pages import Markup, ledger_figure, profile_figure, tag
 from skdirdp.reporting.redact import looks_like_address, without_password
 from skdirdp.reporting.statements import (
@@ -589,3 +590,27 @@ def test_names_like_addresses_are_recognised(name):
 )
 def test_the_names_of_files_are_no_addresses(name):
     assert not looks_like_address(name)
+
+
+def test_searches_are_described_in_words():
+    fits = [JointMechanism(((DirichletMechanism(1.0, alpha), 3),)) for alpha in range(20, 26)]
+    run = OneOf((*fits[:1], GaussianMechanism(5.0)))
+    assert str(run) == (
+        "either 3 x DirichletMechanism(r=1, alpha=20) or GaussianMechanism(sigma=5)"
+    )
+    search = AllOf((RepeatedSelection(run, 0.1), OneOf(fits[1:2])))
+    assert str(search) == (
+        f"the best of 10 runs on average, each {run}, then 3 x DirichletMechanism(r=1, alpha=21)"
+    )
+    assert str(OneOf(tuple(fits))).endswith(" or one of 3 others")
+
+
+def test_the_notebook_page_of_a_search_contains_no_nested_objects():
+    X = np.random.default_rng(0).integers(3, size=(300, 2))
+    model = DirichletCategoricalNB(classes=[0, 1], n_categories=3)
+    search = PrivateGridSearchCV(model, {"alpha": [0.1, 1.0]}).fit(X, X[:, 0] % 2)
+    page = search.privacy_._repr_html_()
+    assert "DirichletMechanism(r=" in page
+    for name in ("AllOf", "OneOf", "JointMechanism", "RepeatedSelection"):
+        assert name not in page
+        assert name not in str(search.privacy_)

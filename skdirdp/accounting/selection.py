@@ -25,6 +25,7 @@ _LEAST_LOG_DELTA = -38.0  # smallest log delta in a table
 _LARGEST_EPSILON = 256.0
 _LEVELS = 8192  # grid size for the probability that a run scores better
 _ROUNDING = 1e-9
+_MOST_TEXTS = 4  # number of alternatives that are described
 _FEW_EPSILONS = 32  # more epsilons than this are interpolated in a table
 # Every order gives a valid bound; the best need not be among these.
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 513)
@@ -50,6 +51,12 @@ class OneOf(Guarantee):
             raise ValueError(
                 f"adjacency must be the same for all alternatives; got {', '.join(adjacencies)}"
             )
+
+    def __str__(self) -> str:
+        texts = list(dict.fromkeys(map(str, self.alternatives)))
+        if len(texts) > _MOST_TEXTS:
+            texts = [*texts[: _MOST_TEXTS - 1], f"one of {len(texts) - _MOST_TEXTS + 1} others"]
+        return texts[0] if len(texts) == 1 else f"either {' or '.join(texts)}"
 
     @property
     def adjacency(self) -> str:
@@ -79,6 +86,9 @@ class AllOf(PrivacyCurves):
         if not self.parts:
             raise ValueError("parts must contain at least one release; got none")
         self._worst_cases()  # raises an error for different adjacencies
+
+    def __str__(self) -> str:
+        return ", then ".join(map(str, self.parts))
 
     @property
     def adjacency(self) -> str:
@@ -125,6 +135,9 @@ class RepeatedSelection(Guarantee):
     def __post_init__(self):
         store_real(self, "gamma", at_least=1e-12, below=1)
         store_real(self, "shape", above=-1, at_most=100)
+
+    def __str__(self) -> str:
+        return f"the best of {self.mean:.3g} runs on average, each {self.run}"
 
     @classmethod
     def with_mean(cls, run: PrivacyCurves, mean: float, shape: float = 1.0) -> "RepeatedSelection":

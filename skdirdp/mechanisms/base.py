@@ -490,6 +490,9 @@ class JointMechanism(PrivacyCurves):
             adjacency = same_adjacency(mechanism, adjacency)
         object.__setattr__(self, "parts", tuple(parts))
 
+    def __str__(self) -> str:
+        return " and ".join(f"{count} x {mechanism}" for mechanism, count in self.parts)
+
     @classmethod
     def from_mechanisms(cls, mechanisms: Iterable[Mechanism]) -> "JointMechanism":
         """Build a joint mechanism with one release per mechanism; equal ones become one part.
