@@ -135,10 +135,10 @@ class TableClassifierCost(Experiment):
             "Long tables: least processor times of fits that take turns. Both sides take the same "
             "codes as an array, or the same frame, which both encode by its schema. With a signal, "
             "the label depends on all columns; without one, cells are merged and few pairs of "
-            "cells are counted. Of a million records, all are counted in the tables of classes, and "
-            "about a quarter in later steps. The wide table: seconds by the clock of a fit and of "
-            "predictions for the same records, in a process of its own, and the most memory that "
-            "it held, data and code included."
+            "cells are counted. Of a million records, all are counted in the tables of classes, "
+            "and about a quarter in later steps. The wide table: seconds by the clock of a fit and "
+            "of predictions for the same records, in a process of its own, and the most memory "
+            "that it held, data and code included."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
