@@ -179,7 +179,9 @@ def _advantage(pair: tuple[Profile, Profile]) -> float:
 
     def bound(epsilon: Floats) -> Floats:
         delta, slope = _lines((forward, forward), epsilon)
-        other, _ = _lines((backward, backward), epsilon)
+        other = delta
+        if backward is not forward:
+            other, _ = _lines((backward, backward), epsilon)
         # The sum of the bounds on true positives and on true negatives. Without a loss the
         # advantage is the same in both directions.
         both = (slope - 1 + delta + other) / (slope + 1) * (1 + _ROUNDING)
