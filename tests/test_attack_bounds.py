@@ -447,6 +447,32 @@ def test_a_model_card_has_the_statement():
     assert model.privacy_.statement() in text
 
 
+def test_fields_for_sacro_have_the_claim_and_a_recommendation():
+    privacy = fitted(epsilon=1.0).privacy_
+    (check,) = privacy.sacro_fields()["safemodel"]
+    assert check["recommendation"] == "Proceed to next step of checking"
+    assert (check["epsilon"], check["delta"]) == ("1.0", "1e-05")
+    assert check["largest_TPR_at_FPR_0.01"] == percent_up(privacy.true_positive_rate(0.01))
+    for parameters in ({"epsilon": math.inf}, {"epsilon": 1.0, "random_state": 0}):
+        (check,) = fitted(**parameters).privacy_.sacro_fields()["safemodel"]
+        assert check["recommendation"] == "Do not allow release"
+        assert check["reason"]
+
+
+def test_sacro_stores_and_loads_the_fields(tmp_path):
+    target = pytest.importorskip("sacroml.attacks.target", reason="sacroml is not installed")
+    model = fitted(epsilon=1.0)
+    fields = model.privacy_.sacro_fields()
+    X, y = np.zeros((20, 2), dtype=int), np.arange(20) % 2
+    data = {"X_train": X, "y_train": y, "X_test": X, "y_test": y}
+    target.Target(model=model, dataset_name="visits", **data, **fields).save(str(tmp_path))
+    loaded = target.Target()
+    loaded.load(str(tmp_path))
+    assert loaded.safemodel == fields["safemodel"]
+    assert loaded.has_model()
+    np.testing.assert_array_equal(loaded.model.predict_proba(X), model.predict_proba(X))
+
+
 # --- epsilon_for ------------------------------------------------------------------
 
 

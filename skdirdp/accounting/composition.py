@@ -232,6 +232,7 @@ class _SmallProduct(DirectionCurves):
         self.failure = case.failure
         # Otherwise the Renyi curve may imply more than the profile.
         self.renyi_is_profile = case.renyi == case.profile
+        self._epsilons: dict[float, float] = {}
         self.max_loss = np.inf
         if self.profile is not None and all(np.isfinite(pair.max_loss) for pair, _ in self.profile):
             losses = (count * Fraction(pair.max_loss) for pair, count in self.profile)
@@ -250,6 +251,11 @@ class _SmallProduct(DirectionCurves):
         return _sum_of_divergences(self.renyi, order)
 
     def _epsilon(self, delta: float) -> float:
+        if delta not in self._epsilons:  # repeated fits ask again
+            self._epsilons[delta] = self._find_epsilon(delta)
+        return self._epsilons[delta]
+
+    def _find_epsilon(self, delta: float) -> float:
         bound = min(_renyi_bound(self.renyi, delta), self.max_loss)
         if self.profile is None or bound == 0:
             return bound

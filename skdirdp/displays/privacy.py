@@ -286,7 +286,11 @@ class TradeOffDisplay(Display):
     def _draw(self, ax: Any, **line_options: Any) -> None:
         (self.line_,) = ax.plot(*self.points, **{"label": self.name, **line_options})
         ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
-        ax.set(title="Attacks", xlabel="false-positive rate", ylabel="true-positive rate, at most")
+        ax.set(
+            title="Attacks",
+            xlabel="false alarms (false-positive rate)",
+            ylabel="detections (true-positive rate), at most",
+        )
         ax.grid(alpha=0.3)
 
 
@@ -347,7 +351,11 @@ class AuditDisplay(Display):
         ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
         if self.attack is not None:
             ax.plot(*[[each] for each in self.attack], "X", color="C3", label="attack, at least")
-        ax.set(title=self.text, xlabel="false-positive rate", ylabel="true-positive rate")
+        ax.set(
+            title=self.text,
+            xlabel="false alarms (false-positive rate)",
+            ylabel="detections (true-positive rate)",
+        )
         ax.grid(alpha=0.3)
 
 
