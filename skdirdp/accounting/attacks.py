@@ -97,7 +97,9 @@ class AttackBounds(ABC):
         rate = check_real("false_positive_rate", false_positive_rate, at_least=0, at_most=1)
         right = prior * float(self.true_positive_rate(rate))
         wrong = (1 - prior) * rate
-        return prior if right + wrong == 0 else min(right / (right + wrong) * (1 + _ROUNDING), 1.0)
+        if right + wrong == 0:
+            return prior
+        return float(min(right / (right + wrong) * (1 + _ROUNDING), 1.0))
 
     def trade_off(self, n_points: int = 201) -> tuple[Floats, Floats]:
         """Points of the curve of true-positive rates over false-positive rates, for a plot.
