@@ -36,7 +36,7 @@ from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
 from .mechanisms.splitting import calibrate_gaussian, split_with_selection
 from .mechanisms.tables import ContributionBound, CountTable
-from .reporting.exports import card_sections, registry_entry
+from .reporting.exports import card_sections, registry_entry, sacro_fields
 from .reporting.pages import model_card, model_page, write
 from .reporting.statements import Claim, model_statement
 from .schema import MISSING_STATE, Categories, sort_values
@@ -164,6 +164,20 @@ class PrivacyReport(AttackBounds):
             Markdown by title.
         """
         return card_sections(self._claim(), self.statement(), self, self.not_covered)
+
+    def sacro_fields(self) -> dict[str, list[dict[str, Any]]]:
+        """Return fields for ``sacroml.attacks.target.Target``, as keyword arguments.
+
+        SACRO-ML stores them with the model, and its checkers read them next to the results of its
+        own attacks.
+
+        Returns
+        -------
+        dict
+            The field "safemodel", a list with one check. Its recommendation is to proceed, or not
+            to release a model without a guarantee or with parts that it does not cover.
+        """
+        return sacro_fields(self._claim(), self.statement(), self, self.not_covered)
 
     def _claim(self) -> Claim:
         return Claim(self.epsilon, self.delta, self.order, self.adjacency, self.unit)

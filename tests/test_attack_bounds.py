@@ -1,7 +1,9 @@
 """Bounds on attacks agree with independent computations, and are never too small."""
 
+import itertools
 import json
 import math
+from collections import Counter
 
 import mpmath
 import numpy as np
@@ -15,6 +17,7 @@ from skdirdp.accounting import (
     ApproximateDP,
     Composition,
     NoPrivacy,
+    ProfiledDP,
     PureDP,
     RenyiDP,
     ZeroConcentratedDP,
@@ -119,19 +122,111 @@ def test_laplace(rate):
     assert_tight(mechanism.advantage(), 1 - math.exp(-loss / 2))
 
 
-@pytest.mark.parametrize("k", [1, 3])
-def test_randomised_responses_by_enumeration(k):
-    # All outcomes of k responses, from the most to the least likely under the first data set.
-    epsilon, rate = 0.8, 0.05
-    p = math.exp(epsilon) / (1 + math.exp(epsilon))
-    wins = np.arange(k, -1, -1)
-    first, second = stats.binom.pmf(wins, k, p), stats.binom.pmf(wins, k, 1 - p)
-    exact = np.interp(rate, np.append(0, np.cumsum(second)), np.append(0, np.cumsum(first)))
-    together = Composition([(PureDP(epsilon), k)])
-    # Several responses are discretised, which rounds losses up.
-    tolerance = 1e-6 if k == 1 else 2e-4
-    assert_tight(together.true_positive_rate(rate), exact, tolerance)
-    assert_tight(together.advantage(), np.abs(first - second).sum() / 2, 10 * tolerance)
+def outcomes(*parts):
+    """All outcomes of (losses, their probabilities, k) together, from the largest loss down."""
+    losses, first = np.zeros(1), np.ones(1)
+    for values, probabilities, k in parts:
+        for _ in range(k):
+            losses = np.round(np.add.outer(losses, values).ravel(), 12)
+            first = np.multiply.outer(first, probabilities).ravel()
+            losses, places = np.unique(losses, return_inverse=True)
+            first = np.bincount(places, first)
+    order = np.argsort(-losses)
+    return losses[order], first[order], (first * np.exp(-losses))[order]
+
+
+def response(epsilon, k):
+    share = math.exp(epsilon) / (1 + math.exp(epsilon))
+    return [epsilon, -epsilon], [share, 1 - share], k
+
+
+def assert_best_tests(together, first, second):
+    """Compare with the tests that accept the outcomes of the largest losses."""
+    false, true = (np.append(0, np.cumsum(each)) for each in (first, second)[::-1])
+    for rate in (1e-4, 0.01, 0.05, 0.3):
+        assert_tight(together.true_positive_rate(rate), np.interp(rate, false, true) - 1e-11)
+    assert_tight(together.advantage(), np.abs(first - second).sum() / 2 - 1e-11)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [(0.8, 1)],
+        [(0.8, 3)],
+        [(0.1, 100)],
+        [(0.8, 2), (0.3, 3), (0.11, 2)],
+        [(0.1 * i, 1) for i in range(1, 8)],
+        [(0.01, 20_000)],  # too many to enumerate
+        [(0.5, 100), (0.3, 200)],
+    ],
+    ids=str,
+)
+def test_randomised_responses_by_enumeration(parts):
+    if parts[0][1] > 1000:
+        ((epsilon, k),) = parts
+        wins, share = np.arange(k, -1, -1), 1 / (1 + math.exp(-epsilon))
+        first, second = (stats.binom.pmf(wins, k, each) for each in (share, 1 - share))
+    else:
+        _, first, second = outcomes(*(response(*each) for each in parts))
+    together = Composition([(PureDP(epsilon), k) for epsilon, k in parts])
+    assert_best_tests(together, first, second)
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_mixtures_of_randomised_responses_by_enumeration(k):
+    epsilons, weights = np.linspace(0.1, 0.7, 7), np.full(7, 1 / 7)
+    shares = 1 / (1 + np.exp(-epsilons))
+    single = [*epsilons, *-epsilons], [*(weights * shares), *(weights * (1 - shares))], k
+    mixture = ProfiledDP(tuple(epsilons), tuple(weights))
+    assert_best_tests(Composition([(mixture, k)]), *outcomes(single)[1:])
+
+
+@pytest.mark.parametrize("k", [1, 2, 200])
+def test_gaussian_noise_with_randomised_responses(k):
+    # For each outcome of the responses, a threshold on the Gaussian variable. One value for all
+    # outcomes is the smallest loss that is accepted.
+    mu, epsilon = 0.5, 0.05
+    losses, first, second = outcomes(response(epsilon, k))
+    mechanism = GaussianMechanism(1 / mu, adjacency="add_remove")
+    together = Composition([(mechanism, 1), (PureDP(epsilon, "add_remove"), k)])
+
+    def rates(least):
+        threshold = (least - losses) / mu + mu / 2
+        return second @ stats.norm.sf(threshold), first @ stats.norm.sf(threshold - mu)
+
+    for rate in (1e-4, 0.01, 0.3):
+        least = brentq(lambda x, rate=rate: rates(x)[0] - rate, -50, 50, xtol=1e-13)
+        assert_tight(together.true_positive_rate(rate), rates(least)[1])
+    assert_tight(together.advantage(), rates(0.0)[1] - rates(0.0)[0])
+
+
+def laplace_advantage(shifts, epsilon=0.0):
+    """Profile of Laplace releases, by integration over the loss of the first one."""
+    a, *rest = shifts
+    if not rest:
+        return 1 - math.exp(epsilon) if epsilon < -a else max(0.0, 1 - math.exp((epsilon - a) / 2))
+    corners = {0.0}
+    for shift in rest:
+        corners = {sum(each) for each in itertools.product(corners, (shift, -shift))}
+    ends = sorted({0.0, a, *(min(max((a - epsilon + each) / 2, 0), a) for each in corners)})
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    total = 0.5 * laplace_advantage(rest, epsilon - a)
+    total += 0.5 * math.exp(-a) * laplace_advantage(rest, epsilon + a)
+    for low, high in itertools.pairwise(ends):
+        for node, weight in zip(nodes, weights, strict=True):
+            x = (low + high + (high - low) * node) / 2
+            inside = laplace_advantage(rest, epsilon - a + 2 * x)
+            total += (high - low) / 4 * weight * math.exp(-x) * inside
+    return total
+
+
+@pytest.mark.parametrize("shifts", [(0.5, 0.5), (0.7, 0.3), (0.5, 0.5, 0.5), (0.7, 0.2, 0.2)])
+def test_laplace_releases_together(shifts):
+    # Their losses have atoms and densities. A line of the bound is attained at every epsilon.
+    kinds = Counter(LaplaceMechanism(1 / shift, adjacency="add_remove") for shift in shifts)
+    together = Composition(kinds.items())
+    for epsilon in (0.0, 0.3, max(shifts)):
+        assert_tight(together.delta(epsilon), laplace_advantage(shifts, epsilon) - 1e-12)
 
 
 @pytest.mark.parametrize("rate", RATES)
@@ -350,6 +445,32 @@ def test_a_model_card_has_the_statement():
     model = fitted(epsilon=1.0)
     text = card.Card(model).add(**model.privacy_.card_sections()).render()
     assert model.privacy_.statement() in text
+
+
+def test_fields_for_sacro_have_the_claim_and_a_recommendation():
+    privacy = fitted(epsilon=1.0).privacy_
+    (check,) = privacy.sacro_fields()["safemodel"]
+    assert check["recommendation"] == "Proceed to next step of checking"
+    assert (check["epsilon"], check["delta"]) == ("1.0", "1e-05")
+    assert check["largest_TPR_at_FPR_0.01"] == percent_up(privacy.true_positive_rate(0.01))
+    for parameters in ({"epsilon": math.inf}, {"epsilon": 1.0, "random_state": 0}):
+        (check,) = fitted(**parameters).privacy_.sacro_fields()["safemodel"]
+        assert check["recommendation"] == "Do not allow release"
+        assert check["reason"]
+
+
+def test_sacro_stores_and_loads_the_fields(tmp_path):
+    target = pytest.importorskip("sacroml.attacks.target", reason="sacroml is not installed")
+    model = fitted(epsilon=1.0)
+    fields = model.privacy_.sacro_fields()
+    X, y = np.zeros((20, 2), dtype=int), np.arange(20) % 2
+    data = {"X_train": X, "y_train": y, "X_test": X, "y_test": y}
+    target.Target(model=model, dataset_name="visits", **data, **fields).save(str(tmp_path))
+    loaded = target.Target()
+    loaded.load(str(tmp_path))
+    assert loaded.safemodel == fields["safemodel"]
+    assert loaded.has_model()
+    np.testing.assert_array_equal(loaded.model.predict_proba(X), model.predict_proba(X))
 
 
 # --- epsilon_for ------------------------------------------------------------------

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
+import skdirdp
 from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant
 from skdirdp.accounting import ApproximateDP, PureDP
 from skdirdp.audit import AuditResult, audit, audit_one_run, audit_scores, case_names, ready_case
@@ -19,9 +20,14 @@ from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.tables import ContributionBound
 
 #: Estimators whose releases are drawn in batches; the others are fitted in every run.
-BATCHED = [
-    name for name in case_names() if name not in ("PrivateBayesNet", "PrivateDirichletPosterior")
-]
+FITTED = (
+    "PrivateBayesNet",
+    "PrivateDirichletPosterior",
+    "PrivatePipeline",
+    "PrivateTableClassifier",
+    "FederatedRound",
+)
+BATCHED = [name for name in case_names() if name not in FITTED]
 CASES = [(name, adjacency) for name in BATCHED for adjacency in ("replace", "add_remove")]
 
 
@@ -37,8 +43,8 @@ def stated(name, epsilon, **options):
 @pytest.mark.parametrize(
     ("name", "adjacency"),
     [
-        *CASES[::3],
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in [*CASES[1::3], *CASES[2::3]]),
+        *CASES[::7],
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES if case not in CASES[::7]),
     ],
 )
 def test_a_true_claim_is_accepted_and_an_error_of_half_of_it_is_found(name, adjacency):
@@ -70,6 +76,34 @@ def test_whole_fits_are_audited(name):
     for epsilon, violated in ((4.0, False), (6.0, True)):
         case = ready_case(name, epsilon=epsilon)
         assert audit(case, claim=claim, n_runs=n_runs, batch=False).violated == violated
+
+
+def test_every_estimator_has_a_case():
+    # `PrivateGridSearchCV` and others of `model_selection` choose among private fits; their claim
+    # is a bound on the choice, which no attack attains.
+    public = [getattr(skdirdp, name) for name in skdirdp.__all__]
+    estimators = {each.__name__ for each in public if hasattr(each, "fit")}
+    assert estimators | {"FederatedRound"} == set(case_names())
+
+
+@pytest.mark.parametrize("name", FITTED)
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_fitted_cases_run_under_both_relations(name, adjacency):
+    if name == "PrivateDirichletPosterior" and adjacency == "add_remove":
+        with pytest.raises(ValueError, match="adjacency must be 'replace'"):
+            ready_case(name, adjacency=adjacency)
+        return
+    case = ready_case(name, epsilon=4.0, adjacency=adjacency)
+    assert not audit(case, n_runs=20, random_state=0).violated
+
+
+def test_scores_of_fits_have_the_ratio_of_the_likelihoods():
+    # The mean of exp(-score) is 1 on the first data set if the score is the log-likelihood ratio.
+    for name in ("PrivatePipeline", "FederatedRound"):
+        case = ready_case(name, epsilon=1.0)
+        fits = (clone(case.estimator).fit(*case.first) for _ in range(60))
+        weights = np.exp([-case.score(model) for model in fits])
+        assert abs(weights.mean() - 1) < 5 * weights.std() / math.sqrt(len(weights))
 
 
 @pytest.mark.slow
@@ -234,10 +268,10 @@ def test_limits_fail_as_rarely_as_stated():
     claim, rng = GaussianMechanism(1.0, adjacency="add_remove"), np.random.default_rng(0)
     failures = sum(
         _decide([rng.normal(1, 1, 400), rng.normal(0, 1, 400)], claim, 1e-5, 0.05)[2]
-        for _ in range(100)
+        for _ in range(60)
     )
-    # At most 5% may fail; 4 standard deviations above it is 14.
-    assert failures < 14
+    # At most 5% may fail; 4 standard deviations above it is 9.7.
+    assert failures < 10
 
 
 def test_the_p_value_of_one_run_without_delta_is_binomial():

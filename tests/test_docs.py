@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from benchmarks.methods import by_method
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
@@ -17,6 +18,7 @@ from skdirdp.accounting import ApproximateDP
 from skdirdp.command import main
 from skdirdp.mechanisms import calibrate
 from skdirdp.reporting.statements import ADAPTIVE_LIMIT, percent_up
+from skdirdp.utility import epsilon_for
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -219,6 +221,37 @@ def test_the_table_of_epsilons_has_the_rates_of_its_noise():
     alone = {epsilon: ApproximateDP(epsilon, 1e-5) for epsilon in (1.0, 3.0)}
     assert f"allows {percent_up(alone[1.0].advantage() / 2, 50)} right guesses" in text
     assert f"allows {percent_up(alone[3.0].true_positive_rate(0.01))} detections" in text
+
+
+def test_numbers_in_the_text_on_epsilon_hold_and_targets_are_rounded_to_the_safe_side():
+    text = " ".join((DOCS / "which_epsilon.md").read_text(encoding="utf-8").split())
+    relation = {"adjacency": "add_remove"}
+    for shown, largest in (
+        (2.02, epsilon_for(advantage=0.2)),
+        (2.82, epsilon_for(true_positive_rate=0.05)),
+        (1.018, health := epsilon_for(true_positive_rate=0.02, **relation)),
+    ):
+        assert f"# {shown}" in text
+        assert largest - 0.01 < shown <= largest
+    for shown, smallest in (
+        (0.49, epsilon_for(interval_width=40)),
+        (0.29, epsilon_for(accuracy=0.01, n_samples=5000, n_categories=20)),
+        (2.24, epsilon_for(interval_width=20, releases=8, **relation)),
+    ):
+        assert f"# {shown}" in text
+        assert smallest <= shown < smallest + 0.01
+
+    def width(releases):
+        noise = calibrate("gaussian", epsilon=health, delta=1e-5, releases=releases, **relation)
+        return 2 * norm.isf(0.025) * noise.sigma
+
+    assert "±7 patients" in text
+    assert round(width(1) / 2) == 7
+    assert "the intervals become about twice as wide, or it publishes two tables" in text
+    assert width(8) / 20 == pytest.approx(2, rel=0.05)
+    assert width(2) == pytest.approx(20, rel=0.05)
+    assert "the best attack detects a third of the records" in text
+    assert calibrate("gaussian", epsilon=10.0).true_positive_rate(0.01) > 1 / 3
 
 
 def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold():

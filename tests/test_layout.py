@@ -38,9 +38,9 @@ LAYERS: tuple[set[str], ...] = (
     {"crosstab"},
     {"pipeline"},
     {"model_selection"},
-    {"audit"},
     {"__init__"},
     {"federated"},
+    {"audit"},
     {"command"},
     {"__main__"},
 )

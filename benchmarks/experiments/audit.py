@@ -16,8 +16,16 @@ from ..peers.environment import ask, environment
 CONFIDENCE = 0.99
 EPSILON, FACTOR = 4.0, 1.5
 ALARMS = 200
+#: Runs of an audit of fits, if 200 audits are made.
+FITTED_RUNS = 100
 #: Cases that are fitted in every run; the releases of others are drawn in batches.
-FITTED = ("PrivateBayesNet", "PrivateDirichletPosterior")
+FITTED = (
+    "PrivateBayesNet",
+    "PrivateDirichletPosterior",
+    "PrivatePipeline",
+    "PrivateTableClassifier",
+    "FederatedRound",
+)
 #: Budgets and numbers of runs for each peer, and the relation of the neighbours.
 PEERS = {
     "diffprivlib": ({"epsilon": 1.0, "runs": 60_000, "rows": 20, "searches": 1000}, "replace"),
@@ -64,16 +72,20 @@ def audit_ours(name: str, factor: float, n_runs: int) -> Row:
     return row_of(result, seconds, library="skdirdp", subject=name, kind=kind, relation="replace")
 
 
-def false_alarms(n_audits: int) -> Row:
-    """Count alarms in audits of true claims, of all estimators, relations and mechanisms."""
-    names = [name for name in case_names() if name not in FITTED]
+def false_alarms(n_audits: int, *, fitted: bool) -> Row:
+    """Count alarms in audits of true claims, of all estimators and relations."""
+    names = [name for name in case_names() if (name in FITTED) == fitted]
     start, alarms = time.perf_counter(), 0
     for i in range(n_audits):
-        relation = ("replace", "add_remove")[i % 2]
-        case = ready_case(names[i % len(names)], epsilon=EPSILON, adjacency=relation)
-        alarms += audit(case, confidence=CONFIDENCE).violated
+        name, relation = names[i % len(names)], ("replace", "add_remove")[i // len(names) % 2]
+        if name == "PrivateDirichletPosterior":
+            relation = "replace"
+        case = ready_case(name, epsilon=EPSILON, adjacency=relation)
+        n_runs = FITTED_RUNS if fitted else 4000
+        alarms += audit(case, n_runs=n_runs, confidence=CONFIDENCE).violated
     seconds = time.perf_counter() - start
-    facts = {"subject": f"{n_audits} audits", "kind": "true claims", "relation": "both"}
+    how = "of fits" if fitted else "of batches"
+    facts = {"subject": f"{n_audits} audits {how}", "kind": "true claims", "relation": "both"}
     return {"library": "skdirdp", **facts, "alarms": alarms, "runs": n_audits, "seconds": seconds}
 
 
@@ -122,7 +134,11 @@ class Audit(Experiment):
             for peer in PEERS
             if environment(create=not settings.quick, peer=peer) is not None
         ]
-        return [*ours, {"library": "skdirdp", "subject": "", "factor": 1.0}, *peers]
+        alarms = [
+            {"library": "skdirdp", "subject": subject, "factor": 1.0}
+            for subject in ("batches", "fits")
+        ]
+        return [*ours, *alarms, *peers]
 
     def measure(self, task: Row, settings: Settings) -> list[Row]:
         warnings.simplefilter("ignore", PrivacyLeakWarning)
@@ -131,8 +147,9 @@ class Audit(Experiment):
             if settings.quick:
                 given = {**given, "runs": 500, "searches": 100}
             return audit_peer(task["library"], relation, given)
-        if not task["subject"]:
-            return [false_alarms(10 if settings.quick else ALARMS)]
+        if task["subject"] in ("batches", "fits"):
+            n_audits = 5 if settings.quick else ALARMS
+            return [false_alarms(n_audits, fitted=task["subject"] == "fits")]
         n_runs = 4000 if task["subject"] in FITTED or settings.quick else 20_000
         return [audit_ours(task["subject"], task["factor"], n_runs)]
 

@@ -485,20 +485,23 @@ def _page(accountant: Any) -> str:
         first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
         facts.append(("first and last charge", first if first == last else f"{first} – {last}"))
     stated = _facts(accountant)
-    body = [pages.statement(ledger_statement(stated)), pages.facts(facts)]
-    if charges:
-        body += [
-            pages.in_plain_words(stated.claim, accountant, what="what was published"),
-            pages.section("What was spent", _spending_plot(accountant, charges)),
-            pages.section("The privacy profile", _profile_plot(accountant, charges)),
-            pages.section("On what, and by whom", *_groups_table(accountant, charges)),
-            pages.section("The charges", _charges_table(accountant)),
-        ]
     warnings = []
     if not is_within_limit(accountant, used_epsilon(accountant)):
         warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
         warnings.append("The ledger has no limit: it records charges and rejects none.")
+    body = []
+    if charges:
+        body.append(pages.in_plain_words(stated.claim, accountant, what="what was published"))
+    body.append(pages.not_covered(warnings))
+    body += [pages.statement(ledger_statement(stated)), pages.facts(facts)]
+    if charges:
+        body += [
+            pages.section("What was spent", _spending_plot(accountant, charges)),
+            pages.section("The privacy profile", _profile_plot(accountant, charges)),
+            pages.section("On what, and by whom", *_groups_table(accountant, charges)),
+            pages.section("The charges", _charges_table(accountant)),
+        ]
     command = f"skdirdp ledger verify --expect {accountant.anchor()}"
     later = " checks later that no charge up to now is missing or was changed."
     items = [
@@ -508,7 +511,7 @@ def _page(accountant: Any) -> str:
         (tag("code", command), later),
     ]
     ledger = tag("ul", *(tag("li", *item) for item in items))
-    body += [pages.not_covered(warnings), pages.section("The ledger", ledger)]
+    body.append(pages.section("The ledger", ledger))
     return pages.page(_title(accountant) or "Privacy budget of a data set", body)
 
 

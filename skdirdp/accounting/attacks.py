@@ -97,7 +97,9 @@ class AttackBounds(ABC):
         rate = check_real("false_positive_rate", false_positive_rate, at_least=0, at_most=1)
         right = prior * float(self.true_positive_rate(rate))
         wrong = (1 - prior) * rate
-        return prior if right + wrong == 0 else min(right / (right + wrong) * (1 + _ROUNDING), 1.0)
+        if right + wrong == 0:
+            return prior
+        return float(min(right / (right + wrong) * (1 + _ROUNDING), 1.0))
 
     def trade_off(self, n_points: int = 201) -> tuple[Floats, Floats]:
         """Points of the curve of true-positive rates over false-positive rates, for a plot.
@@ -179,7 +181,9 @@ def _advantage(pair: tuple[Profile, Profile]) -> float:
 
     def bound(epsilon: Floats) -> Floats:
         delta, slope = _lines((forward, forward), epsilon)
-        other, _ = _lines((backward, backward), epsilon)
+        other = delta
+        if backward is not forward:
+            other, _ = _lines((backward, backward), epsilon)
         # The sum of the bounds on true positives and on true negatives. Without a loss the
         # advantage is the same in both directions.
         both = (slope - 1 + delta + other) / (slope + 1) * (1 + _ROUNDING)

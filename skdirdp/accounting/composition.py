@@ -1,8 +1,9 @@
 """Privacy curves of mechanisms, guarantees and their compositions (docs/theory.md, section 3).
 
-Renyi divergences add at every order. Cumulants of losses with densities add and are inverted;
-other losses are discretised pessimistically (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi
-2022) and convolved. Many kinds of pairs are a `LargeProduct`. The smallest bound is returned.
+Renyi divergences add at every order. Cumulants of losses with densities add and are inverted. The
+total losses of a few randomised responses are enumerated. Other losses are discretised
+pessimistically (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi 2022) and convolved. Many kinds of
+pairs are a `LargeProduct`. The smallest bound is returned.
 Floating-point warnings are ignored, because every nan is detected.
 """
 
@@ -12,17 +13,26 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil
+from itertools import combinations
+from math import ceil, comb, prod
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.special import logsumexp
+from scipy.special import gammaln, logsumexp
 
 from .._validation import check_array, check_integer, check_real
 from ..numerics.conservative import inverted_log_delta, round_up, safe_root, zoomed_search
 from .attacks import AttackBounds, Profile, both_directions
-from .pairs import DominatingPair, Floats, FractionalPair, GaussianPair, Pairs, map_values
+from .pairs import (
+    LOG_ROUNDING,
+    DominatingPair,
+    Floats,
+    FractionalPair,
+    GaussianPair,
+    Pairs,
+    map_values,
+)
 from .products import FEW, DirectionCurves, LargeProduct
 from .worst_case import Curves, WorstCase, combine, renyi_epsilon, renyi_log_delta
 
@@ -37,10 +47,14 @@ _EPSILON_ROUNDING = 1e-13
 _LEAST_EPSILON = 1e-290
 
 _CELLS, _MAX_CELLS = 4000, 1 << 18  # over the range of the total loss
-_MAX_LENGTH = 1 << 21  # largest length of a Fourier transform
-_MAX_POINTS = 2048  # points at which the profile of a pair is evaluated
+# Length of a Fourier transform: up to the first, no unlikely losses are left out.
+_SHORT_LENGTH, _MAX_LENGTH = 1 << 17, 1 << 21
+_MAX_POINTS = 1 << 14  # points at which the profile of a pair is evaluated
 _TAIL = 1e-12
 _INFLATION = 0.005
+# Total losses of randomised responses that are enumerated: alone or with another pair whose profile
+# is elementary, and with one whose profile is a quadrature.
+_MOST_LOSSES, _MOST_QUADRATURES = 1 << 14, 256
 _CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)  # factors of the best order for a normal sum
 
 
@@ -218,6 +232,7 @@ class _SmallProduct(DirectionCurves):
         self.failure = case.failure
         # Otherwise the Renyi curve may imply more than the profile.
         self.renyi_is_profile = case.renyi == case.profile
+        self._epsilons: dict[float, float] = {}
         self.max_loss = np.inf
         if self.profile is not None and all(np.isfinite(pair.max_loss) for pair, _ in self.profile):
             losses = (count * Fraction(pair.max_loss) for pair, count in self.profile)
@@ -236,6 +251,11 @@ class _SmallProduct(DirectionCurves):
         return _sum_of_divergences(self.renyi, order)
 
     def _epsilon(self, delta: float) -> float:
+        if delta not in self._epsilons:  # repeated fits ask again
+            self._epsilons[delta] = self._find_epsilon(delta)
+        return self._epsilons[delta]
+
+    def _find_epsilon(self, delta: float) -> float:
         bound = min(_renyi_bound(self.renyi, delta), self.max_loss)
         if self.profile is None or bound == 0:
             return bound
@@ -263,8 +283,12 @@ class _SmallProduct(DirectionCurves):
                 lost = np.isnan(log_delta)
                 log_delta[lost] = map_values(self._renyi_log_delta, epsilon[lost])
                 return log_delta
-        composed = map_values(self._composed_log_delta, epsilon)
-        return np.where(epsilon >= self.max_loss, -np.inf, composed)
+        exact = None if self.profile is None else _enumerated_log_delta(self.profile, epsilon)
+        if exact is None:
+            exact = map_values(self._composed_log_delta, epsilon)
+        elif not self.renyi_is_profile:
+            exact = np.minimum(exact, map_values(self._renyi_log_delta, epsilon))
+        return np.where(epsilon >= self.max_loss, -np.inf, exact)
 
     def _renyi_log_delta(self, epsilon: float) -> float:
         return min(_best_order(self.renyi, renyi_log_delta, epsilon), 0.0)
@@ -287,13 +311,61 @@ class _SmallProduct(DirectionCurves):
         return min(exact, self._renyi_log_delta(epsilon))
 
 
+def _enumerated_log_delta(profile: Pairs, epsilon: Floats) -> Floats | None:
+    """Sum a profile over the total losses of randomised responses: docs/theory.md, section 3.
+
+    Return None without responses, with too many, or if there is more than one other pair.
+    """
+    responses = tuple(part for part in profile if part[0].losses is not None)
+    others = [part for part in profile if part[0].losses is None]
+    if not responses or sum(count for _, count in others) > 1:
+        return None
+    slow = any(pair.smooth for pair, _ in others)
+    totals = _response_totals(responses, _MOST_QUADRATURES if slow else _MOST_LOSSES)
+    if totals is None:
+        return None
+    losses, log_probabilities = totals
+    rest = epsilon[..., np.newaxis] - losses
+    log_delta = np.log(-np.expm1(np.minimum(rest, 0.0)))
+    if others:
+        log_delta = others[0][0].log_delta(rest)
+    # A comparison with nan would make any epsilon valid.
+    log_delta = np.where(np.isnan(log_delta), 0.0, log_delta)
+    return np.minimum(logsumexp(log_delta + log_probabilities, axis=-1) + LOG_ROUNDING, 0.0)
+
+
+@lru_cache(maxsize=64)
+def _response_totals(responses: Pairs, most: int) -> tuple[Floats, Floats] | None:
+    """Return the total losses and log-probabilities of all outcomes, or None if they are many."""
+    known = [(pair.losses or ((), ()), count) for pair, count in responses]
+    # The number of ways to distribute k responses over n losses; the first test avoids huge ones.
+    sizes = [(len(each[0]), count) for each, count in known]
+    if max(k for _, k in sizes) > most or prod(comb(n + k - 1, k) for n, k in sizes) > most:
+        return None
+    losses, logs = np.zeros(1), np.zeros(1)
+    for (values, probabilities), k in known:
+        places = len(values) + k - 1
+        bars = np.array([*combinations(range(places), len(values) - 1)])
+        numbers = np.diff(bars, axis=1, prepend=-1, append=places) - 1
+        of_outcome = numbers @ np.log(probabilities)
+        of_orders = gammaln(k + 1) - gammaln(numbers + 1).sum(axis=1)
+        # Bounds the rounding errors of all terms.
+        rounding = 1e-15 * (2 * gammaln(k + 1) - of_outcome + 1)
+        losses = np.add.outer(losses, numbers @ np.asarray(values)).ravel()
+        logs = np.add.outer(logs, of_orders + of_outcome + rounding).ravel()
+    return losses + 1e-15 * np.max(np.abs(losses)), logs
+
+
 _small_product = lru_cache(maxsize=256)(_SmallProduct)
 
 
 def direction_curves(case: WorstCase) -> DirectionCurves:
     curves = case.renyi if case.profile is None else case.profile
-    # All Gaussian pairs together are one Gaussian pair.
+    # All Gaussian pairs together are one Gaussian pair, and a few randomised responses are
+    # enumerated.
     many = sum(not isinstance(curve, GaussianPair) for curve, _ in curves) > FEW
+    if many and case.profile is not None:
+        many = _enumerated_log_delta(_merge_gaussians(case.profile), np.empty(0)) is None
     product = LargeProduct.from_worst_case(case) if many else None
     return product or _small_product(case)
 
@@ -403,11 +475,30 @@ def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
     if not (np.isfinite(total_span) and reach > 0 and total_span > 0):
         return None
     interval = min(reach / _CELLS, _INFLATION * (reach / 6) * (reach / 6 / total_span))
+    # Only the largest losses of a pair are nearly on the grid.
+    if any(pair.losses is not None and len(pair.losses[0]) > 2 for pair, _ in pairs):
+        interval /= 4
     interval = max(interval, 2 * reach / _MAX_CELLS)
     if interval == 0 or max(spans) / interval > _MAX_LENGTH:
         return None
+    interval = _aligned_interval([pair.max_loss for pair, _ in pairs], interval)
     each = zip(pairs, spans, strict=True)
     return _convolve([_discretise(*part, span, interval) for part, span in each], interval)
+
+
+def _aligned_interval(losses: Iterable[float], interval: float) -> float:
+    """Return an interval, smaller by at most half, that nearly divides all finite largest losses.
+
+    A pair with a finite largest loss has an atom there, which is exact only on the grid.
+    """
+    finite = np.array([loss for loss in losses if np.isfinite(loss)])
+    if not finite.size or np.max(finite) / interval > _MAX_CELLS:
+        return interval
+    fewest = ceil(np.max(finite) / interval)
+    cells = np.arange(fewest, 2 * fewest + 1)
+    places = np.outer(cells, finite / np.max(finite))
+    errors = np.max(np.abs(places - np.round(places)), axis=1)
+    return float(np.max(finite) / cells[np.argmin(errors)])
 
 
 # Discretised loss of a pair: cells, their probabilities, that of an infinite loss, repetitions.
@@ -416,7 +507,7 @@ _Losses = tuple[np.ndarray, np.ndarray, float, int]
 
 def _discretise(pair: DominatingPair, times: int, span: float, interval: float) -> _Losses:
     top = int(np.ceil(span / interval))
-    stride = max(1, 3 * top // _MAX_POINTS)
+    stride = max(1, 3 * top // _MAX_POINTS) if pair.smooth else 1
     cells = np.arange(-2 * top, top + stride, stride)
     deltas = np.exp(pair.log_delta(cells * interval))
     # A profile decreases. Where rounding makes it increase, the larger value is used.
@@ -430,7 +521,9 @@ def _discretise(pair: DominatingPair, times: int, span: float, interval: float) 
 
 
 def _convolve(parts: list[_Losses], interval: float) -> LossDistribution | None:
-    low, high = _likely_range(parts)
+    low, high = (sum(float(cells[end]) * times for cells, *_, times in parts) for end in (0, -1))
+    if not high - low < _SHORT_LENGTH:
+        low, high = _likely_range(parts)
     # Floats must distinguish adjacent cell numbers; a nan fails this test.
     if not (low < high < low + _MAX_LENGTH and max(abs(low), abs(high)) < 2.0**52):
         return None

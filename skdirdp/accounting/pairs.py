@@ -60,6 +60,11 @@ class DominatingPair(ABC):
         return np.inf
 
     @property
+    def losses(self) -> tuple[Floats, Floats] | None:
+        """Losses and their probabilities under P, if there are finitely many."""
+        return None
+
+    @property
     @abstractmethod
     def max_tilt(self) -> float:
         """Supremum of the tilts t at which K(t) is finite."""
@@ -394,9 +399,20 @@ class PureDPPair(_BoundedPair):
         small, large = _response_moment(self.epsilon, exponent)
         return np.where(exponent < 1, np.log1p(small), large)
 
+    @property
+    def losses(self) -> tuple[Floats, Floats]:
+        return _response_losses(np.array([self.epsilon]), np.ones(1))
+
     def _log_inside(self, epsilon):
         inside = np.log(-np.expm1(np.minimum(epsilon - self.epsilon, 0)))
         return inside + np.log(expit(self.epsilon))
+
+
+def _response_losses(epsilons: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Return the losses of a mixture of randomised responses, with their probabilities."""
+    signed = np.concatenate([epsilons, -epsilons])
+    probabilities = np.concatenate([weights, weights]) * expit(signed)
+    return signed, np.maximum(probabilities, np.finfo(float).tiny)
 
 
 def _response_moment(epsilon, exponent):
@@ -431,6 +447,11 @@ class ResponseMixturePair(DominatingPair):
         epsilons, weights = np.array(self.epsilons), np.array(self.weights)
         weights[-1] = max(weights[-1], 1 - weights[:-1].sum())
         return epsilons[weights > 0, np.newaxis], weights[weights > 0]
+
+    @property
+    def losses(self) -> tuple[Floats, Floats]:
+        epsilons, weights = self._columns
+        return _response_losses(epsilons[:, 0], weights)
 
     def cumulant(self, tilt, rough=False):
         epsilons, weights = self._columns

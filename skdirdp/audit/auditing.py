@@ -28,7 +28,7 @@ from .._validation import check_integer, check_real, check_real_array
 from ..accounting import ApproximateDP, Composition, PureDP
 from ..accounting.attacks import AttackBounds
 from ..base import CountingEstimator
-from ..reporting.statements import rounded_down
+from ..reporting.statements import rounded_down, rounded_up
 from .releases import FitReleases, batch_scores, release_score, releases_of
 
 # Thresholds that are compared on the first half of the runs.
@@ -98,8 +98,8 @@ class AuditResult:
         if self.rates is not None:
             false, true, allowed = self.rates
             text += (
-                f" An attack with at most {false:.4f} false positives has at least {true:.4f} true "
-                f"positives, and the claim allows {allowed:.4f}."
+                f" An attack with at most {rounded_up(false)} false positives has at least "
+                f"{rounded_down(true)} true positives, and the claim allows {rounded_up(allowed)}."
             )
         return f"{text} Epsilon is at least {rounded_down(self.epsilon_lower)} {delta}"
 

@@ -4,13 +4,16 @@ The record that changes fills all its bounds, in cells that are otherwise empty 
 published attributes are seen, in cells that are so full that no count is cut off at 0.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import gammaln
 
 from .._validation import check_choice
 from ..bayes_net import PrivateBayesNet, PrivateBayesNetMLE
+from ..crosstab import PrivateCrosstab
+from ..federated import Aggregator, FederatedRound
 from ..histogram import DirichletHistogramTransformer
 from ..naive_bayes import (
     DirichletBernoulliNB,
@@ -18,8 +21,12 @@ from ..naive_bayes import (
     DirichletComplementNB,
     DirichletNB,
 )
+from ..pipeline import PrivatePipeline
 from ..posterior import PrivateDirichletPosterior
+from ..schema import Schema
+from ..table_classifier import PrivateTableClassifier
 from ..text import PrivateCountVectorizer
+from .releases import table_score
 
 #: Records that both data sets have, in a cell that does not change.
 _CROWD = 20
@@ -75,7 +82,8 @@ def ready_case(
     adjacency : {"replace", "add_remove"}, default="replace"
         Relation of the neighbours. A posterior has "replace" only.
     mechanism : str, default=None
-        Mechanism of the estimator, if it has this parameter; None for its default.
+        Mechanism of the estimator, if it has this parameter; None for its default. All steps of a
+        pipeline use it.
 
     Returns
     -------
@@ -136,9 +144,9 @@ def _categorical(adjacency: str, parameters: dict[str, Any]) -> Case:
     return _labelled(model, tables)
 
 
-def _histogram(adjacency: str, parameters: dict[str, Any]) -> Case:
-    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _CROWD)
-    model = DirichletHistogramTransformer(
+def _three_bins(**parameters: Any) -> DirichletHistogramTransformer:
+    """Return a transformer whose three bins are public."""
+    return DirichletHistogramTransformer(
         n_bins=3,
         bounds=(0, 3),
         n_fine_bins=3,
@@ -148,7 +156,91 @@ def _histogram(adjacency: str, parameters: dict[str, Any]) -> Case:
         n_samples=_CROWD,
         **parameters,
     )
-    return Case(model, (tables[0],), (tables[1],))
+
+
+def _histogram(adjacency: str, parameters: dict[str, Any]) -> Case:
+    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _CROWD)
+    return Case(_three_bins(**parameters), (tables[0],), (tables[1],))
+
+
+def _bin_counts(adjacency: str, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the exact counts of the bins of both data sets, for each column."""
+    other = [0.0, float(adjacency == "replace"), _CROWD]
+    first, second = np.array([1.0, 0.0, _CROWD]), np.array(other)
+    return np.tile(first, (n_columns, 1)), np.tile(second, (n_columns, 1))
+
+
+def _pipeline(adjacency: str, parameters: dict[str, Any]) -> Case:
+    tables = _tables(adjacency, [0.5], [1.5], [[2.5]] * _CROWD)
+    chosen = {name: parameters.pop(name) for name in ("mechanism",) if name in parameters}
+    # The second step counts the bins that the first one returns.
+    steps = [("bins", _three_bins(**chosen)), ("again", _three_bins(**chosen))]
+    first, second = _bin_counts(adjacency, 1)
+
+    def score(model: PrivatePipeline) -> float:
+        """Return the log-likelihood ratio of the histograms of both steps."""
+        return sum(
+            table_score(step.privacy_.mechanisms[0][0], step.release_[0], first[0], second[0])
+            for _, step in model.steps
+        )
+
+    return Case(PrivatePipeline(steps, **parameters), (tables[0],), (tables[1],), score)
+
+
+class _NothingIsCharged:
+    """Accountant of a party in an audit."""
+
+    def charge(self, *args: Any, **kwargs: Any) -> None:
+        """Accept a charge, and store nothing."""
+
+
+class _Parties:
+    """Estimator that fits one federated round in this process; the last party colludes.
+
+    The colluding party reveals its share, so the sum of the others is known.
+    """
+
+    def __init__(self, fit: FederatedRound) -> None:
+        self.round = fit
+
+    def __sklearn_clone__(self) -> "_Parties":
+        return _Parties(self.round)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {}
+
+    def set_params(self, **parameters: Any) -> "_Parties":
+        return self
+
+    def fit(self, *parties: dict[str, Any]) -> "_Parties":
+        aggregator = Aggregator(self.round)
+        for name, records in enumerate(parties):
+            share = self.round.draw_share(records, accountant=_NothingIsCharged())
+            aggregator.add(name, share)
+        sums, n_present = aggregator.total()
+        self.sums_ = (sums - share.values) % (1 << self.round.bits)
+        self.privacy_ = self.round.fit(sums, n_present).privacy_
+        return self
+
+
+def _federated(adjacency: str, parameters: dict[str, Any]) -> Case:
+    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _CROWD)
+    estimator, example = _three_bins(**parameters), {"X": np.array([[2.5, 2.5]])}
+    fit = FederatedRound(estimator, example, round_id="audit", n_parties=3, max_colluders=1)
+    # Each party has a third of the crowd; the record that changes is with the first one.
+    first, second = (tuple({"X": part} for part in np.array_split(table, 3)) for table in tables)
+    counts = [each.ravel() for each in _bin_counts(adjacency, 2)]
+    known = np.bincount(np.floor(first[-1]["X"][:, 0]).astype(int), minlength=3)
+    honest = [each - np.tile(known, 2) for each in counts]
+    r, alpha = np.array([table[3:] for table in fit.contract["tables"]]).repeat(3, axis=0).T
+    shapes = [r * each + 2 * alpha for each in honest]
+
+    def score(model: _Parties) -> float:
+        """Return the log-likelihood ratio of Poisson variables with gamma means."""
+        logs = [gammaln(model.sums_ + s) - gammaln(s) - s * np.log1p(fit.ratio) for s in shapes]
+        return float(np.sum(logs[0] - logs[1]))
+
+    return Case(_Parties(fit), first, second, score)
 
 
 def _network_with_structure(adjacency: str, parameters: dict[str, Any]) -> Case:
@@ -160,6 +252,44 @@ def _network_with_structure(adjacency: str, parameters: dict[str, Any]) -> Case:
     structure: dict[str, list[str]] = {"a": [], "b": ["a"]}
     model = PrivateBayesNetMLE(structure, states=states, n_samples=_CROWD, **parameters)
     return Case(model, (first,), (second,))
+
+
+def _crosstab(adjacency: str, parameters: dict[str, Any]) -> Case:
+    import pandas as pd
+
+    tables = _tables(adjacency, [0, 0], [1, 1], [[2, 2]] * _CROWD)
+    first, second = (pd.DataFrame(table, columns=["a", "b"]) for table in tables)
+    schema = Schema({"a": [0, 1, 2], "b": [0, 1, 2]})
+    margins = [("a",), ("b",), ("a", "b")]
+    model = PrivateCrosstab(schema, margins, n_samples=_CROWD, **parameters)
+    return Case(model, (first,), (second,))
+
+
+class _ShownTables(PrivateTableClassifier):
+    """Classifier that keeps the noisy class tables, which it releases first."""
+
+    def _set_model(self, model: Any, tables: Any, variances: Sequence[np.ndarray]) -> None:
+        super()._set_model(model, tables, variances)
+        self.class_tables_ = tables.noisy
+
+
+def _table_classifier(adjacency: str, parameters: dict[str, Any]) -> Case:
+    import pandas as pd
+
+    # With so few records, 95% of the budget are for the class tables. The other steps depend on
+    # them, and are not attacked.
+    tables = _tables(adjacency, [0, 0], [1, 1], [[0, 0], [0, 1], [1, 0], [1, 1]] * 2)
+    first, second = (pd.DataFrame(table, columns=["label", "a"]) for table in tables)
+    schema = Schema({"label": [0, 1], "a": [0, 1]})
+    parameters.pop("mechanism", None)  # its noise is always Gaussian
+    weights = np.diag([1.0, -1.0 if adjacency == "replace" else 0.0])
+
+    def score(model: _ShownTables) -> float:
+        """Return the log-likelihood ratio of the class tables, up to a factor and a constant."""
+        return float(sum(np.sum(weights * table[:, :2]) for table in model.class_tables_))
+
+    model = _ShownTables(schema, n_samples=len(first), **parameters)
+    return Case(model, (first, "label"), (second, "label"), score)
 
 
 def _network(adjacency: str, parameters: dict[str, Any]) -> Case:
@@ -213,5 +343,9 @@ _CASES: dict[str, Callable[[str, dict[str, Any]], Case]] = {
     "PrivateBayesNetMLE": _network_with_structure,
     "PrivateBayesNet": _network,
     "PrivateCountVectorizer": _vectorizer,
+    "PrivateCrosstab": _crosstab,
     "PrivateDirichletPosterior": _posterior,
+    "PrivatePipeline": _pipeline,
+    "PrivateTableClassifier": _table_classifier,
+    "FederatedRound": _federated,
 }

@@ -80,6 +80,14 @@ def _log_ratios(drawn: Sequence[np.ndarray], known: Sequence[FitReleases]) -> np
     return np.asarray(total)
 
 
+def table_score(
+    mechanism: Mechanism, noisy: np.ndarray, first: np.ndarray, second: np.ndarray
+) -> float:
+    """Return the log-likelihood ratio of noisy counts, given the counts of both data sets."""
+    request = Request(mechanism, first, mechanism.contribution.grid, as_counts=True)
+    return float(np.sum(_log_ratio(noisy, request, second)))
+
+
 def _log_ratio(drawn: np.ndarray, request: Request, other: np.ndarray) -> np.ndarray:
     """Return the log-likelihood of drawn cells for the counts of a request, against others."""
     mechanism: Any = request.mechanism

@@ -287,7 +287,11 @@ class TradeOffDisplay(Display):
     def _draw(self, ax: Any, **line_options: Any) -> None:
         (self.line_,) = ax.plot(*self.points, **{"label": self.name, **line_options})
         ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
-        ax.set(title="Attacks", xlabel="false-positive rate", ylabel="true-positive rate, at most")
+        ax.set(
+            title="Attacks",
+            xlabel="false alarms (false-positive rate)",
+            ylabel="detections (true-positive rate), at most",
+        )
         ax.set(xlim=(0, 1), ylim=(0, 1))
         ax.grid(alpha=0.3)
 
@@ -349,7 +353,11 @@ class AuditDisplay(Display):
         ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
         if self.attack is not None:
             ax.plot(*[[each] for each in self.attack], "X", color="C3", label="attack, at least")
-        ax.set(title=self.text, xlabel="false-positive rate", ylabel="true-positive rate")
+        ax.set(
+            title=self.text,
+            xlabel="false alarms (false-positive rate)",
+            ylabel="detections (true-positive rate)",
+        )
         ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))  # an attack at a corner is drawn in full
         ax.grid(alpha=0.3)
 

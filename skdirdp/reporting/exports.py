@@ -1,4 +1,4 @@
-"""Exports of a guarantee: an entry for a registry of deployments, and sections of a model card."""
+"""Exports of a guarantee: for a registry of deployments, a model card, and SACRO-ML."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -89,3 +89,24 @@ def card_sections(
     if not_covered:
         sections["Privacy/Not covered"] = "\n".join(exceptions_to(not_covered))
     return sections
+
+
+def sacro_fields(
+    claim: Claim, statement: str, attacks: AttackBounds, not_covered: Sequence[str]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return fields of a target of SACRO-ML, with the names and recommendations of its checks."""
+    check: dict[str, Any] = {"details": statement}
+    faults = exceptions_to(not_covered)
+    if not claim.holds:
+        faults = ["There is no guarantee: epsilon is infinite.", *faults]
+    check["recommendation"] = "Proceed to next step of checking"
+    if faults:
+        check |= {"recommendation": "Do not allow release", "reason": " ".join(faults)}
+    numbers = {"epsilon": claim.epsilon, "delta": claim.delta, "renyi_order": claim.order}
+    check |= {name: str(value) for name, value in numbers.items() if value is not None}
+    check |= {
+        "protected_against": claim.against,
+        "largest_TPR_at_FPR_0.01": percent_up(float(attacks.true_positive_rate(0.01))),
+        "largest_Advantage": percent_up(attacks.advantage()),
+    }
+    return {"safemodel": [check]}

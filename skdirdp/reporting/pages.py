@@ -30,14 +30,15 @@ from .statements import (
 #: Not covered by any statement of differential privacy: docs/statement.md.
 _NEVER_COVERED = (
     "What can be learnt about everybody. If smokers fall ill more often, a private model says "
-    "so, and a reader then knows it of every smoker.",
-    "Groups. The factor is for one unit of protection; for k of them that share a secret it "
-    "grows, to about its k-th power.",
-    "What was declared public: the number of records under replacement, classes, categories, "
-    "bounds, the structure of a network, a vocabulary.",
+    "so, and a reader then knows it of every smoker, whether or not they are in the data.",
+    "Groups. The numbers on this page are for one at a time. A secret that several share, such as "
+    "a family, is protected less, the more they are.",
+    "What was declared public: names of columns, categories, classes, limits of values, the "
+    "structure of a network, a vocabulary. The number of records is public too, unless the page "
+    "says that it is hidden whether one was used.",
     "Steps outside: how records were collected, cleaned, selected and joined; scores on exact "
-    "held-out records, and parameters chosen by looking at them.",
-    "The source: raw data, memory, backups and logs need their own protection.",
+    "held-out records, and settings chosen by looking at them.",
+    "The source: the data themselves, copies, backups and logs need their own protection.",
     "How long a computation takes, and how much memory it needs.",
     "A legal conclusion. Whether a publication is anonymous in the sense of a law is for a "
     "lawyer to judge.",
@@ -129,7 +130,9 @@ def wide(table: Markup) -> Markup:
 def statement(sentence: str) -> Markup:
     """Return the section with the statement of the guarantee."""
     # A line must not break within "ε = 1".
-    return section("The statement", tag("blockquote", sentence.replace(" = ", "\u00a0=\u00a0")))
+    return section(
+        "The exact statement", tag("blockquote", sentence.replace(" = ", "\u00a0=\u00a0"))
+    )
 
 
 def not_covered(also: Sequence[str] = ()) -> Markup:
@@ -146,26 +149,32 @@ def in_plain_words(
     title = "In plain words"
     if not claim.holds:
         return section(title, tag("p", f"Nothing is protected: {what} was made without noise."))
-    unit = f"{claim.protected[0].upper()}{claim.protected[1:]}"
-    hidden = "what it contains"
+    hidden, verb = f"The content of {claim.protected}", "it was"
+    if claim.protected.startswith("the "):
+        hidden, verb = f"T{claim.protected[1:]}", "they were"
     if claim.adjacency.startswith("add_remove"):
-        hidden = "what it contains, and whether it was used at all"
-    elif claim.adjacency == "replace":
-        hidden = "what it contains, but not that it was used, nor how many records there are"
+        hidden += f", and whether {verb} used at all"
+    shown = ""
+    if claim.adjacency == "replace":
+        shown = (
+            " A record is one row of the data. It is not hidden who is in the data, nor how many "
+            "records there are."
+        )
     answers = [
-        ("What is protected?", f"{unit}: {hidden}. The same holds for every other one."),
+        ("What is protected?", f"{hidden}. All others are protected in the same way.{shown}"),
         (
             "Against whom?",
-            f"Against everybody who sees {what}, now and later, whatever they know about all the "
-            "others, whatever other data they have, and however long they compute. Not against "
-            "those who have the data themselves.",
+            f"Against everybody who sees {what}, now and later, even if they know all other "
+            "records, have other data, and have the fastest computers. Not against those who have "
+            "the data themselves.",
         ),
-        ("How strongly?", *_strength(claim, attacks)),
+        ("How strongly?", *_strength(claim, attacks, what)),
         (
             "What is not protected?",
             *(tag("span", f"{sentence} ", class_="warn") for sentence in leaks),
-            "What is true of people in general, the common secrets of several people, and what "
-            "was declared public. The list at the end of this page says more.",
+            "Facts about people in general, such as that smokers fall ill more often. Secrets "
+            "that several people share. Facts that were declared public. The next section has the "
+            "whole list.",
         ),
     ]
     return section(
@@ -176,24 +185,31 @@ def in_plain_words(
     )
 
 
-def _strength(claim: Claim, attacks: AttackBounds) -> list[Any]:
+def _strength(claim: Claim, attacks: AttackBounds, what: str) -> list[Any]:
+    guess = percent_up(attacks.advantage() / 2, 50)
+    few, found = (
+        percent_up(EXAMPLE_RATE),
+        percent_up(float(attacks.true_positive_rate(EXAMPLE_RATE))),
+    )
     start = (
-        f"Suppose that somebody knows everything else, and tries to find out {claim.question}. The "
-        "tables have the best that any method can do. A false alarm is a wrong accusation; without "
-        "a release, detections are as rare as false alarms. The second table is for "
-        f"{percent_up(EXAMPLE_RATE)} false alarms."
+        f"Imagine somebody who knows everything else, and wonders {claim.question}. Suppose that "
+        f"both answers seem equally likely. Without {what}, a guess is right in 50% of cases. With "
+        f"it, even the best guess is right in at most {guess} of cases."
+    )
+    alarm = (
+        "Now they want to be surer, and raise an alarm only if one answer looks right. If it is "
+        "wrong this is a false alarm, and if it is right a detection. Without "
+        f"{what}, somebody who accepts false alarms in {few} of the cases where the answer is "
+        f"wrong detects {few} of the cases where it is right. With it, at most {found} are "
+        "detected. The first table says the same for other rates. The second shows how sure an "
+        f"alarm can make somebody, with {few} false alarms."
     )
     alarms = ["false alarms", "detections, at most"]
     rates = [(percent_up(x), percent_up(float(attacks.true_positive_rate(x)))) for x in _RATES]
-    beliefs = ["believed before", "after an alarm, at most"]
+    beliefs = ["sure before the alarm", "sure after it, at most"]
     posteriors = [(percent_up(x), percent_up(attacks.posterior(x))) for x in _PRIORS]
-    guess = percent_up(attacks.advantage() / 2, 50)
-    end = (
-        f"If both answers are equally likely, at most {guess} of guesses are right; without a "
-        "release it is 50%."
-    )
     tables = (table(alarms, rates, numbers=alarms), table(beliefs, posteriors, numbers=beliefs))
-    return [tag("p", start), tag("div", *map(wide, tables), class_="pair"), tag("p", end)]
+    return [tag("p", start), tag("p", alarm), tag("div", *map(wide, tables), class_="pair")]
 
 
 def _trade_off_figure(attacks: AttackBounds) -> Markup:
@@ -201,8 +217,8 @@ def _trade_off_figure(attacks: AttackBounds) -> Markup:
 
     display = TradeOffDisplay(*attacks.trade_off())
     caption = (
-        "Upper limit for the detections of any method, by its false alarms. On the diagonal, a "
-        "method is as good as blind guessing."
+        "The most detections that are possible, for every rate of false alarms. On the diagonal, "
+        "an alarm is no better than blind guessing."
     )
     points = zip(*(values[::20] for values in display.points), strict=True)
     rows = [tuple(map(percent_up, point)) for point in points]
@@ -357,12 +373,12 @@ def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]
         text = "There is no profile: nothing was released, or something without noise."
         profile = tag("p", text)
     body = [
+        in_plain_words(claim, report, leaks),
+        not_covered(leaks),
         statement(report.statement()),
         facts(answers),
-        in_plain_words(claim, report, leaks),
         section("What was released", *_releases(claim, mechanisms, steps)),
         section("The privacy profile", profile),
-        not_covered(leaks),
     ]
     return page("Privacy of a model", body)
 
