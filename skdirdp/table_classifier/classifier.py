@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -45,9 +46,20 @@ from ..schema import (
     table_blocks,
     to_common_dtype,
 )
-from .model import AdditiveModel, ClassTables, Covariance, Estimate, MergedCells, calibrate
+from .model import (
+    AdditiveModel,
+    ClassTables,
+    Covariance,
+    Estimate,
+    LogitBins,
+    MergedCells,
+    calibrate,
+)
 from .releases import SIZE_SHARE, Column, EncodedRecords, GivenCounts, Plan, RecordCounts, Releases
 
+# Naive Bayes is corrected if its columns predict the class beyond this many standard deviations, or
+# the signal is above a bound.
+_MIN_EVIDENCE, _SURE_SIGNAL = 4.0, 50.0
 # Cells of all columns after merging. The tables of pairs have at most half of its square.
 _MAX_CELLS = 1500
 
@@ -363,34 +375,31 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     def _learn(self, counts: Any, releases: Releases, n_public: float | None, n_rows: int) -> None:
         """Release all steps, and set the fitted attributes. Exact counts are not kept."""
         columns, n_classes = self._columns_, len(self.classes_)
-        spent, size = 0.0, n_public
-        if size is None:
-            spent, size = SIZE_SHARE, max(releases.release_size(n_rows), 1.0)
-        plan = Plan.from_sizes(
-            size,
-            releases.whole.sigma / releases.whole.contribution.largest,
-            len(columns),
-            n_classes,
-            has_numbers=any(column.grid is not None for column in columns),
-            has_records=isinstance(counts, RecordCounts),
-            spent=spent,
-        )
+        plan, labels = self._release_labels(counts, releases, n_public, n_rows)
         self._bins_ = bins = self._release_bins(counts, releases, plan)
         exact = counts.count_classes(bins, n_classes)
-        tables = ClassTables.from_noisy(*releases.release_tables(exact, plan.classes))
-        estimate = Estimate.from_tables(tables)
+        tables = ClassTables.from_noisy(*releases.release_tables(exact, plan.classes), labels)
         covariance = None
         if plan.pairs > 0:
             ordered = [column.is_ordered for column in columns]
             cells = MergedCells.from_tables(tables, ordered, _MAX_CELLS)
-            if len(cells.columns) > 1:
+            is_strong = plan.balanced_signal > _SURE_SIGNAL or tables.evidence() > _MIN_EVIDENCE
+            if len(cells.columns) > 1 and is_strong:
                 pairs = releases.release_pairs(counts.count_pairs(cells), cells, plan.pairs)
                 covariance = Covariance.from_pairs(cells, *pairs, tables.n_records)
-                estimate = estimate.correct(covariance)
+            else:  # nothing to correct, so the class tables get the rest of the budget
+                plan = plan.uncorrected()
+                again = releases.release_tables(exact, plan.classes)
+                tables = tables.combined(*again, labels)
+        estimate = Estimate.from_tables(tables)
+        if covariance is not None:
+            estimate = estimate.correct(covariance)
         if plan.calibration > 0:
-            table = counts.calibration(estimate.model)
+            logits = LogitBins.from_shares(tables.class_shares, wide=covariance is None)
+            table = counts.calibration(estimate.model, logits.edges)
             (noisy,), sigma = releases.release_tables([table], plan.calibration)
-            model = calibrate(estimate.model, noisy, sigma, plan.slope, tables.class_shares)
+            shares = tables.class_shares
+            model = calibrate(estimate.model, noisy, sigma, logits, plan.slope, shares)
             estimate = replace(estimate, model=model)
         if covariance is not None and plan.residuals > 0:
             share, n_merged = plan.residuals / plan.n_steps, len(covariance.cells.columns)
@@ -399,6 +408,29 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
                 found = releases.release_residuals(sums, n_merged, tables.n_records, share)
                 estimate = estimate.step(covariance, found)
         self._set_model(estimate.model, tables, estimate.variances)
+
+    def _release_labels(
+        self, counts: Any, releases: Releases, n_public: float | None, n_rows: int
+    ) -> tuple[Plan, tuple[np.ndarray, float]]:
+        """Release the class counts, and plan the other steps. Return their noise too."""
+        spent, size = 0.0, n_public
+        if size is None:
+            spent, size = SIZE_SHARE, max(releases.release_size(n_rows), 1.0)
+        plan = partial(
+            Plan.from_sizes,
+            size,
+            releases.whole.sigma / releases.whole.contribution.largest,
+            len(self._columns_),
+            len(self.classes_),
+            has_numbers=any(column.grid is not None for column in self._columns_),
+            has_records=isinstance(counts, RecordCounts),
+            spent=spent,
+        )
+        exact = counts.count_labels(len(self.classes_))
+        (noisy,), sigma = releases.release_tables([exact], plan().labels)
+        # A count below its noise may be anything up to the noise.
+        positive = np.maximum(noisy, max(sigma, 1.0) / 2)
+        return plan(class_shares=positive / positive.sum()), (noisy, sigma)
 
     def _release_bins(self, counts: Any, releases: Releases, plan: Plan) -> list[np.ndarray]:
         """Return the bin of each code, from released histograms of the numeric columns."""

@@ -6,7 +6,7 @@ Gaussian noise can be spent step by step without loss.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any
@@ -21,7 +21,7 @@ from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.splitting import noise_for_share
 from ..mechanisms.tables import ContributionBound
 from ..schema import Categories, FineGrid, Schema, kind_grid, quantile_borders
-from .model import LOGIT_EDGES, AdditiveModel, MergedCells, ResidualSums, reference_logits, softmax
+from .model import AdditiveModel, MergedCells, ResidualSums, reference_logits, softmax
 
 # Shares of the budget, chosen on the eight data sets of benchmarks/data.py at epsilon from 0.1 to
 # 3. Results hardly depend on them: with 0.2 to 0.4 for residuals, 0.1 for pairs or 0.02 for the
@@ -30,15 +30,20 @@ from .model import LOGIT_EDGES, AdditiveModel, MergedCells, ResidualSums, refere
 SIZE_SHARE = 0.01
 _BIN_SHARE = 0.04
 _CALIBRATION_SHARE = 0.05
+# The same if it is the only correction of naive Bayes.
+_ONLY_CALIBRATION_SHARE = 0.07
 # Largest shares of the tables of pairs and of the residual sums. Both decrease to 0 as the signal
 # of the class tables does, and the class tables get the rest.
 _PAIR_SHARE = 0.15
 _RESIDUAL_SHARE = 0.25
 _MIN_SIGNAL = 16.0
+# Shares of the class counts, and factor of their relative noise.
+_MIN_LABEL_SHARE, _MAX_LABEL_SHARE, _LABEL_SHARE = 0.01, 0.15, 1.0
 # Two Newton steps are better than one with half of the noise from this signal on.
 _TWO_STEPS = 100.0
-# The prior mean of the scale of the scores is 1/2 at this signal.
-_SLOPE_SIGNAL = 8.0
+# Variance of the scores due to noise, for each column and a signal of 1, and due to sampling, for
+# each column and record, relative to what they predict.
+_SLOPE_NOISE, _SLOPE_SAMPLING = 4.0, 10.0
 # Numbers of bins of a numeric column.
 _MIN_BINS, _MAX_BINS = 5, 32
 # Fine bins of numeric columns, from which bins are made.
@@ -51,6 +56,7 @@ _MIN_WEIGHT = 1 / 64
 class Plan:
     """Shares of the budget, and the number of bins, from public or released sizes."""
 
+    labels: float
     bins: float
     classes: float
     calibration: float
@@ -58,7 +64,8 @@ class Plan:
     residuals: float
     n_steps: int  # of Newton's method; each has an equal part of `residuals`
     n_bins: int
-    slope: float  # mean of the prior of the scale of the scores
+    balanced_signal: float  # signal, smaller for rare classes
+    slope: float  # median of the prior of the scale of the scores
 
     @classmethod
     def from_sizes(
@@ -71,30 +78,58 @@ class Plan:
         has_numbers: bool,
         has_records: bool = True,
         spent: float = 0.0,
+        class_shares: np.ndarray | None = None,
     ) -> "Plan":
         """Plan the steps for noise `sigma` of a single table.
 
         The signal is about the number of records of a class over the noise of the class tables. If
         not `has_records`, tables are counted by the user, and no step can use single records.
+        `class_shares` follow from the class counts, which have the share `labels`.
         """
         signal = n_records / max(sigma * np.sqrt(2 * n_classes * n_columns), 1e-12)
         signal = min(signal, 1e6)
-        reliable = signal / (signal + _MIN_SIGNAL) if signal >= _MIN_SIGNAL else 0.0
+        labels = _MIN_LABEL_SHARE + _LABEL_SHARE * np.sqrt(2 * n_classes) * sigma / n_records
+        labels = min(labels, _MAX_LABEL_SHARE)
         # More bins would have too much noise, or sampling error.
         n_bins = min(np.sqrt(signal * np.sqrt(n_classes / 2)), np.cbrt(n_records))
+        reliable = signal / (signal + _MIN_SIGNAL)
+        if n_columns == 1 or signal < _MIN_SIGNAL:
+            reliable = 0.0
+        # Two classes of shares p and 1 - p have the factor 4 p (1 - p).
+        balance = 1.0
+        if class_shares is not None:
+            balance = (1 - np.square(class_shares).sum()) * n_classes / (n_classes - 1)
+        noise = _SLOPE_NOISE / max(balance * signal, 1e-3) ** 2
+        noise += _SLOPE_SAMPLING / (balance * n_records)
         bins = _BIN_SHARE if has_numbers else 0.0
-        calibration = _CALIBRATION_SHARE if has_records else 0.0
-        pairs = _PAIR_SHARE * reliable if n_columns > 1 else 0.0
+        calibration = _CALIBRATION_SHARE if reliable > 0 else _ONLY_CALIBRATION_SHARE
+        calibration = calibration if has_records else 0.0
+        pairs = _PAIR_SHARE * reliable
         residuals = _RESIDUAL_SHARE * reliable if has_records else 0.0
         return cls(
+            labels,
             bins,
-            1.0 - spent - bins - calibration - pairs - residuals,
+            1.0 - spent - labels - bins - calibration - pairs - residuals,
             calibration,
             pairs,
             residuals,
             2 if signal >= _TWO_STEPS else 1,
             int(np.clip(n_bins, _MIN_BINS, _MAX_BINS)),
-            (signal / (signal + _SLOPE_SIGNAL)) ** 2,
+            balance * signal,
+            max(1 / (1 + n_columns * noise), 0.01),
+        )
+
+    def uncorrected(self) -> "Plan":
+        """Return the plan without pairs and residuals, whose shares are left for `classes`."""
+        added = 0.0
+        if self.calibration > 0:
+            added = min(_ONLY_CALIBRATION_SHARE - self.calibration, self.pairs + self.residuals)
+        return replace(
+            self,
+            classes=self.pairs + self.residuals - added,
+            calibration=self.calibration + added,
+            pairs=0.0,
+            residuals=0.0,
         )
 
 
@@ -184,11 +219,13 @@ class Releases:
         return ResidualSums(drawn[:, :-1], drawn[:, -1], mechanism.sigma / n_records)
 
 
-def calibration_table(scores: np.ndarray, labels: np.ndarray, weights: Weights) -> np.ndarray:
+def calibration_table(
+    scores: np.ndarray, labels: np.ndarray, weights: Weights, edges: np.ndarray
+) -> np.ndarray:
     """Return the exact counts of `calibrate`: whether the label is the class, by bins of logits."""
     chosen, logits = reference_logits(scores)
-    size = len(LOGIT_EDGES) + 1
-    cells = (labels == chosen) * np.int64(size) + np.searchsorted(LOGIT_EDGES, logits)
+    size = len(edges) + 1
+    cells = (labels == chosen) * np.int64(size) + np.searchsorted(edges, logits)
     return count_cells(cells, 2 * size, weights).reshape(2, size)
 
 
@@ -288,6 +325,9 @@ class RecordCounts:
     def __init__(self, records: EncodedRecords):
         self._records, self._weights, self._labels = records, records.weights, records.labels
 
+    def count_labels(self, n_classes: int) -> np.ndarray:
+        return count_cells(self._labels.astype(np.intp), n_classes, self._weights)
+
     def count_codes(self, column: int, n_codes: int) -> np.ndarray:
         codes = self._records.columns[column].astype(np.intp)
         return count_cells(codes, n_codes, self._weights)
@@ -317,8 +357,8 @@ class RecordCounts:
                 counts[a, b] = first.count_pairs(second, self._weights)
         return counts
 
-    def calibration(self, model: AdditiveModel) -> np.ndarray:
-        return calibration_table(model.scores(self._columns), self._labels, self._weights)
+    def calibration(self, model: AdditiveModel, edges: np.ndarray) -> np.ndarray:
+        return calibration_table(model.scores(self._columns), self._labels, self._weights, edges)
 
     def residuals(self, model: AdditiveModel, cells: MergedCells) -> np.ndarray:
         vectors = residual_vectors(model.scores(self._columns), self._labels)
@@ -330,6 +370,9 @@ class GivenCounts:
 
     def __init__(self, classes: list[np.ndarray], pairs: Mapping[tuple[int, int], np.ndarray]):
         self._classes, self._pairs = classes, pairs
+
+    def count_labels(self, n_classes: int) -> np.ndarray:
+        return self._classes[0].sum(axis=1)
 
     def count_classes(self, bins: Sequence[np.ndarray], n_classes: int) -> list[np.ndarray]:
         return self._classes
