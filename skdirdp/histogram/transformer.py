@@ -1,6 +1,6 @@
 """Private discretizer of numeric columns, based on private histograms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -16,7 +16,7 @@ from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
 from .._validation import by_column, check_cells, check_integer, check_real, check_sizes
-from ..base import CountingEstimator, NoisyTablesMixin, ReleaseContext, ReleasePlan
+from ..base import CountingEstimator, NoisyTablesMixin, Release, ReleaseContext, ReleasePlan
 from ..engines import Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
@@ -295,12 +295,23 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         with_counts = [(tables[len(cells)], cells) for cells in counts.tables]
         plan = ReleasePlan(self, context, with_counts, counts.counted, leaks + size_leaks)
         releases = context.release(plan)
-        kind: type[ReleasedHistogram] = ReleasedHistogram
+        is_noisy = context.is_private and self.postprocess
         number: float | None = n_samples
-        if context.is_private and self.postprocess:
-            kind, number = NoisyHistogram, None if plan.n_records is None else float(plan.n_records)
-        is_noisy = kind is NoisyHistogram
+        if is_noisy:
+            number = None if plan.n_records is None else float(plan.n_records)
         self._keep_noisy_tables(dict(enumerate(releases)) if is_noisy else {}, number)
+        kind = NoisyHistogram if is_noisy else ReleasedHistogram
+        self._set_histograms(releases, bins, number, kind)
+        self._set_edges(bins, X, is_private=context.is_private)
+
+    def _set_histograms(
+        self,
+        releases: Sequence[Release],
+        bins: FeatureBins,
+        n_samples: float | None,
+        kind: type[ReleasedHistogram],
+    ) -> None:
+        """Set the released histograms of all features."""
         self.fine_edges_ = bins.edges()
         self.release_ = [release.drawn for release in releases]
         self._is_categorical_ = np.array([size is not None for size in bins.n_categories])
@@ -311,13 +322,12 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         self._histograms_ = [
             None
             if mechanism is None
-            else kind(value_edges(edges), drawn, mechanism, number, size is None, bool(missing))
+            else kind(value_edges(edges), drawn, mechanism, n_samples, size is None, bool(missing))
             for edges, (drawn, mechanism), size, missing in zip(
                 self.fine_edges_, releases, bins.n_categories, self._has_missing_, strict=True
             )
         ]
         self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
-        self._set_edges(bins, X, is_private=context.is_private)
 
     def _set_edges(self, bins: FeatureBins, X: np.ndarray | None, *, is_private: bool) -> None:
         """Set the edges of the bins, which consist of fine bins; X is needed only without noise."""
