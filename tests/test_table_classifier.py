@@ -3,6 +3,7 @@
 import pickle
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise, product
 from unittest.mock import patch
 
@@ -20,9 +21,11 @@ from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.splitting import calibrate_gaussian, noise_for_share
 from skdirdp.mechanisms.tables import ContributionBound
 from skdirdp.table_classifier import releases as releases_module
+from skdirdp.table_classifier.model import ClassTables, LogitBins, NewtonStep, calibrate
 from skdirdp.table_classifier.releases import (
     RESIDUAL_NORM,
     Plan,
+    RecordCounts,
     Releases,
     calibration_cells,
     residual_vectors,
@@ -186,9 +189,12 @@ def test_each_record_has_one_cell_of_the_calibration_table():
     rng = np.random.default_rng(2)
     for n_classes in (2, 4):
         scores, labels = rng.normal(size=(500, n_classes)), rng.integers(n_classes, size=500)
-        cells = calibration_cells(scores, labels)
-        assert cells.shape == (500,)
-        assert 0 <= cells.min() < 15 <= cells.max() < 30
+        for wide in (True, False):
+            bins = LogitBins.from_shares(np.full(n_classes, 1 / n_classes), wide=wide)
+            cells = calibration_cells(scores, labels, bins.edges)
+            size = len(bins.logits)
+            assert cells.shape == (500,)
+            assert 0 <= cells.min() < size <= cells.max() < 2 * size
 
 
 # Steps --------------------------------------------------------------------------------
@@ -199,11 +205,12 @@ def test_each_record_has_one_cell_of_the_calibration_table():
 @pytest.mark.parametrize("has_records", [True, False])
 def test_shares_sum_to_the_budget(n, spent, has_records):
     for sigma, has_numbers in product([0.0, 4.0], [True, False]):
-        plan = Plan.from_sizes(
-            n, sigma, 20, 2, has_numbers=has_numbers, has_records=has_records, spent=spent
-        )
+        options = {"has_numbers": has_numbers, "has_records": has_records, "spent": spent}
+        first = Plan.from_sizes(n, sigma, 20, 2, **options)
+        plan = Plan.from_sizes(n, sigma, 20, 2, **options, class_shares=np.array([0.95, 0.05]))
+        assert plan.labels == first.labels  # it was spent before the shares were known
         shares = [plan.bins, plan.classes, plan.calibration, plan.pairs, plan.residuals]
-        assert sum(shares) + spent == pytest.approx(1.0)
+        assert sum(shares) + plan.labels + spent == pytest.approx(1.0)
         assert min(shares) >= 0
         assert plan.classes > 0.4
 
@@ -217,6 +224,44 @@ def test_steps_cannot_use_more_than_the_budget_or_precede_the_charge():
     releases.release_tables([np.zeros(3)], 0.7)
     with pytest.raises(AssertionError, match="more than the whole budget"):
         releases.release_tables([np.zeros(3)], 0.7)
+
+
+def test_class_tables_are_released_again_if_there_is_nothing_to_correct(monkeypatch):
+    """All of the budget is used, with one more step in place of pairs and residual sums."""
+    counted = []
+    monkeypatch.setattr(RecordCounts, "count_pairs", lambda *_: counted.append("pairs"))
+    table = visits(5000)
+    table["ill"] = np.random.default_rng(1).integers(2, size=5000)
+    less = table.iloc[1:].reset_index(drop=True)
+    cost, n_steps = distance_of_transcripts(less, table, epsilon=0.1, adjacency="add_remove")
+    assert not counted
+    assert n_steps == 6  # size, class counts, bins, class tables twice, calibration
+    assert 0.9 < cost <= 1.0
+
+
+def test_two_releases_are_as_accurate_as_one_with_the_sum_of_their_shares():
+    rng = np.random.default_rng(0)
+    exact = [np.full((2, 50), 100.0)] * 40
+    first, second = ([t + rng.normal(0, s, t.shape) for t in exact] for s in (10.0, 20.0))
+    labels = (np.array([5000.0, 5000.0]), 10.0)
+    both = ClassTables.from_noisy(first, 10.0, labels).combined(second, 20.0, labels)
+    assert both.sigma == pytest.approx(1 / np.sqrt(1 / 10**2 + 1 / 20**2))
+    assert np.std(np.array(both.noisy) - 100) == pytest.approx(both.sigma, rel=0.05)
+
+
+def test_evidence_is_standardised_without_dependence_and_large_with_it():
+    rng = np.random.default_rng(0)
+    found = []
+    for gap in (0, 60):
+        exact = np.array([[400.0, 400.0], [400.0 - gap, 400.0 + gap]])
+        repeats = [
+            ClassTables.from_noisy([rng.poisson(exact) + rng.normal(0, 20, (2, 2))], 20.0)
+            for _ in range(300)
+        ]
+        found.append(np.array([tables.evidence() for tables in repeats]))
+    assert abs(found[0].mean()) < 0.3
+    assert 0.6 < found[0].std() < 1.4
+    assert found[1].mean() > 2
 
 
 def worst_neighbours(adjacency):
@@ -346,6 +391,47 @@ def test_few_records_predict_about_the_class_shares():
         for s in range(10)
     ]
     assert np.mean(losses) < 0.75  # that of the class shares is 0.69
+
+
+def nearly_determined(n=6000, seed=0):
+    """A table whose first columns nearly determine one of six classes, some of them rare."""
+    rng = np.random.default_rng(seed)
+    wind = rng.gamma(3.0, 15.0, n)
+    level = np.searchsorted([20, 34, 64], wind)
+    other = np.where(rng.random(n) < 0.03, 4 + (wind > 40), level)
+    pressure = 1010 - 0.8 * wind + rng.normal(0, 4, n)
+    return pd.DataFrame({"wind": wind, "pressure": pressure, "x": rng.random(n), "kind": other})
+
+
+def test_steps_that_are_too_long_are_shortened(monkeypatch):
+    schema = Schema(
+        {"wind": (0.0, 200.0), "pressure": (850.0, 1050.0), "x": (0.0, 1.0), "kind": range(6)}
+    )
+    train, test = nearly_determined(), nearly_determined(seed=1)
+
+    def loss():
+        model = fitted(train, "kind", schema=schema, epsilon=10.0)
+        return log_loss(test["kind"], model.predict_proba(test), labels=model.classes_)
+
+    shortened = loss()
+    monkeypatch.setattr(NewtonStep, "best_length", lambda self, *_: np.ones(6))
+    assert shortened < loss() - 0.005
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("wide", [True, False])
+def test_calibration_follows_the_evidence_and_otherwise_the_prior(n_classes, wide):
+    shares = np.full(n_classes, 1 / n_classes)
+    bins = LogitBins.from_shares(shares, wide=wide)
+    model = fitted(epsilon=INF)._model_
+    model = replace(model, intercept=np.log(shares), effects=[np.eye(n_classes)])
+    p = 1 / (1 + np.exp(-bins.centre - 0.7 * (bins.logits - bins.centre)))
+    exact = 10_000 * np.array([1 - p, p])
+    for slope in (0.02, 0.9):
+        scale = calibrate(model, exact, 1.0, bins, slope, shares).effects[0][0, 0]
+        assert scale == pytest.approx(0.7, abs=0.02)
+        scale = calibrate(model, exact, 1e7, bins, slope, shares).effects[0][0, 0]
+        assert scale == pytest.approx(slope, rel=0.5)
 
 
 def test_accountant_is_charged_once_and_before_noise():

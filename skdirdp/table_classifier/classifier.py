@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -11,11 +12,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -30,9 +26,6 @@ from ..mechanisms import CountTable
 from ..mechanisms.tables import ContributionBound
 from ..schema import (
     NO_PERSON,
-    OUTSIDE,
-    Categories,
-    Dates,
     Names,
     Records,
     Schema,
@@ -46,7 +39,16 @@ from ..schema import (
     table_blocks,
     to_common_dtype,
 )
-from .model import AdditiveModel, ClassTables, Covariance, Estimate, MergedCells, calibrate
+from .export import linear_pipeline
+from .model import (
+    AdditiveModel,
+    ClassTables,
+    Covariance,
+    Estimate,
+    LogitBins,
+    MergedCells,
+    calibrate,
+)
 from .releases import (
     NAMES_SHARE,
     SIZE_SHARE,
@@ -61,12 +63,11 @@ from .releases import (
     sampled_share,
 )
 
+# Naive Bayes is corrected if its columns predict the class beyond this many standard deviations, or
+# the signal is above a bound.
+_MIN_EVIDENCE, _SURE_SIGNAL = 4.0, 50.0
 # Cells of all columns after merging. The tables of pairs have at most half of its square.
 _MAX_CELLS = 1500
-
-# In exported models, missing numbers are replaced by the first, and have the bin below the second.
-# Both are floats of single precision, which ONNX uses.
-_MISSING, _BELOW = -1e38, -1e37
 
 
 class ClassifierReport(PrivacyReport):
@@ -383,25 +384,11 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     def _learn(self, counts: Any, releases: Releases, n_public: float | None, n_rows: int) -> None:
         """Release all steps, and set the fitted attributes. Exact counts are not kept."""
         columns, n_classes = self._columns_, len(self.classes_)
-        spent, size = 0.0, n_public
-        if size is None:
-            spent, size = SIZE_SHARE, max(releases.release_size(n_rows), 1.0)
-        sizes = (
-            size,
-            releases.whole.sigma / releases.whole.contribution.largest,
-            len(columns),
-            n_classes,
-        )
-        plan = Plan.from_sizes(
-            *sizes,
-            has_numbers=any(column.grid is not None for column in columns),
-            has_records=isinstance(counts, RecordCounts),
-            spent=spent,
-        )
+        spent, sizes = self._release_size(releases, n_public, n_rows)
+        plan, labels = self._release_labels(counts, releases, spent, sizes)
         self._bins_ = bins = self._release_bins(counts, releases, plan)
         exact = counts.count_classes(bins, n_classes)
-        tables = ClassTables.from_noisy(*releases.release_tables(exact, plan.classes))
-        estimate = Estimate.from_tables(tables)
+        tables = ClassTables.from_noisy(*releases.release_tables(exact, plan.classes), labels)
         covariance, sampled = None, 1.0
         if isinstance(counts, RecordCounts):
             sampled = sampled_share(*sizes)
@@ -410,14 +397,23 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         if plan.pairs > 0:
             ordered = [column.is_ordered for column in columns]
             cells = MergedCells.from_tables(tables, ordered, _MAX_CELLS)
-            if len(cells.columns) > 1:
+            is_strong = plan.balanced_signal > _SURE_SIGNAL or tables.evidence() > _MIN_EVIDENCE
+            if len(cells.columns) > 1 and is_strong:
                 pairs = releases.release_pairs(counts.count_pairs(cells), cells, plan.pairs)
                 covariance = Covariance.from_pairs(cells, *pairs, n_sampled)
-                estimate = estimate.correct(covariance)
+            else:  # nothing to correct, so the class tables get the rest of the budget
+                plan = plan.uncorrected()
+                again = releases.release_tables(exact, plan.classes)
+                tables = tables.combined(*again, labels)
+        estimate = Estimate.from_tables(tables)
+        if covariance is not None:
+            estimate = estimate.correct(covariance)
         if plan.calibration > 0:
-            table = counts.calibration(estimate.model)
+            logits = LogitBins.from_shares(tables.class_shares, wide=covariance is None)
+            table = counts.calibration(estimate.model, logits.edges)
             (noisy,), sigma = releases.release_tables([table], plan.calibration)
-            model = calibrate(estimate.model, noisy, sigma, plan.slope, tables.class_shares)
+            shares = tables.class_shares
+            model = calibrate(estimate.model, noisy, sigma, logits, plan.slope, shares)
             estimate = replace(estimate, model=model)
         if covariance is not None and plan.residuals > 0:
             share, n_merged = plan.residuals / plan.n_steps, len(covariance.cells.columns)
@@ -426,6 +422,37 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
                 found = releases.release_residuals(sums, n_merged, n_sampled, share)
                 estimate = estimate.step(covariance, found)
         self._set_model(estimate.model, tables, estimate.variances)
+
+    def _release_size(
+        self, releases: Releases, n_public: float | None, n_rows: int
+    ) -> tuple[float, tuple[float, float, int, int]]:
+        """Release the number of records if it is protected. Return the share, and all sizes."""
+        spent, size = 0.0, n_public
+        if size is None:
+            spent, size = SIZE_SHARE, max(releases.release_size(n_rows), 1.0)
+        sigma = releases.whole.sigma / releases.whole.contribution.largest
+        return spent, (size, sigma, len(self._columns_), len(self.classes_))
+
+    def _release_labels(
+        self,
+        counts: Any,
+        releases: Releases,
+        spent: float,
+        sizes: tuple[float, float, int, int],
+    ) -> tuple[Plan, tuple[np.ndarray, float]]:
+        """Release the class counts, and plan the other steps. Return their noise too."""
+        plan = partial(
+            Plan.from_sizes,
+            *sizes,
+            has_numbers=any(column.grid is not None for column in self._columns_),
+            has_records=isinstance(counts, RecordCounts),
+            spent=spent,
+        )
+        exact = counts.count_labels(len(self.classes_))
+        (noisy,), sigma = releases.release_tables([exact], plan().labels)
+        # A count below its noise may be anything up to the noise.
+        positive = np.maximum(noisy, max(sigma, 1.0) / 2)
+        return plan(class_shares=positive / positive.sum()), (noisy, sigma)
 
     def _release_bins(self, counts: Any, releases: Releases, plan: Plan) -> list[np.ndarray]:
         """Return the bin of each code, from released histograms of the numeric columns."""
@@ -731,7 +758,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             Fitted.
         """
         check_is_fitted(self)
-        return _linear_pipeline(self._columns_, self._bins_, self._model_, self.classes_)
+        return linear_pipeline(self._columns_, self._bins_, self._model_, self.classes_)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -739,50 +766,3 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         tags.classifier_tags.poor_score = True
         return tags
-
-
-def _linear_pipeline(
-    columns: Sequence[Column],
-    bins: Sequence[np.ndarray],
-    model: AdditiveModel,
-    classes: np.ndarray,
-) -> Any:
-    """Return an encoder of the columns, and a logistic regression on their categories and bins."""
-    dated = [column.name for column in columns if isinstance(column.kind, Dates)]
-    if dated:
-        raise ValueError(f"columns must be categories or numbers to be exported; {dated} are dates")
-    steps, effects, sample, edges = [], [], {}, {}
-    intercept = model.intercept
-    for column, groups, effect in zip(columns, bins, model.effects, strict=True):
-        kind, name = column.kind, column.name
-        if isinstance(kind, Categories):
-            # Other values are encoded as zeros, so their effect is in the intercept.
-            other = effect[kind.finish(np.array([OUTSIDE]))[0]]
-            intercept = intercept + other
-            if not kind.values:
-                continue
-            effects.append(effect[: len(kind.values)] - other)
-            encoder: Any = OneHotEncoder(
-                categories=[list(kind.values)], handle_unknown="ignore", sparse_output=False
-            )
-            sample[name] = [kind.values[0]] * 2
-        else:
-            edges[name] = [-np.inf, _BELOW, *column.inner_edges(groups), np.inf]
-            missing = effect[-1:] if kind.missing else effect[:1]
-            effects.append(np.vstack([missing, effect[: len(edges[name]) - 2]]))
-            encoder = make_pipeline(
-                SimpleImputer(strategy="constant", fill_value=_MISSING),
-                KBinsDiscretizer(len(edges[name]) - 1, encode="onehot-dense", strategy="uniform"),
-            )
-            sample[name] = [0.0, 1.0]
-        steps.append((str(name), encoder, [name]))
-    encoder = ColumnTransformer(steps).fit(pd.DataFrame(sample))
-    for name, borders in edges.items():
-        encoder.named_transformers_[str(name)][-1].bin_edges_[0] = np.array(borders)
-    linear, coef = LogisticRegression(), np.vstack(effects).T
-    linear.classes_, linear.n_features_in_ = classes, coef.shape[1]
-    linear.coef_, linear.intercept_ = coef, intercept
-    if len(classes) == 2:
-        linear.coef_, linear.intercept_ = coef[1:] - coef[:1], np.diff(intercept)
-    linear.n_iter_ = np.zeros(1, dtype=np.int32)
-    return make_pipeline(encoder, linear)

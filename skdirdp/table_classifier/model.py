@@ -31,12 +31,19 @@ _CONDITION = 1e-3
 _DAMPING = 1.0
 # Typical size of an effect that a Newton step adds.
 _STEP_SIZE = 0.1
+# A step is shortened if its derivative is below 0 at its end by this many standard deviations.
+_OVERSHOT = 2.0
 # Precision of the prior of slope and intercepts in the calibration.
 _CALIBRATION_PRIOR = 10.0
 _CALIBRATION_STEPS = 30
-#: Borders of the bins of a logit in the calibration table, and a logit for each bin.
-LOGIT_EDGES = np.array([-4, -2.8, -2, -1.4, -0.9, -0.5, -0.2, 0.2, 0.5, 0.9, 1.4, 2, 2.8, 4])
-_LOGITS = np.concatenate([[-4.6], (LOGIT_EDGES[1:] + LOGIT_EDGES[:-1]) / 2, [4.6]])
+# Scales of the scores that are compared.
+_SCALES = np.geomspace(0.005, 1.5, 200)
+# Borders of the bins of a logit in the calibration table, and outermost logits.
+_LOGIT_EDGES = np.array([-4, -2.8, -2, -1.4, -0.9, -0.5, -0.2, 0.2, 0.5, 0.9, 1.4, 2, 2.8, 4])
+_LAST_LOGIT = 4.6
+# Wide bins, relative to the logit of the class shares, for two and for more classes.
+_WIDE_EDGES = {True: np.array([-3.0, -1.0, 1.0, 3.0]), False: np.array([1.0, 2.0, 3.5, 5.5])}
+_LAST_WIDE = {True: (-4.0, 4.0), False: (0.5, 6.5)}
 
 
 @dataclass(frozen=True)
@@ -96,11 +103,30 @@ class ClassTables:
     counts: list[np.ndarray]  # positive estimates of the same shape
 
     @classmethod
-    def from_noisy(cls, noisy: Sequence[np.ndarray], sigma: float) -> "ClassTables":
+    def from_noisy(
+        cls,
+        noisy: Sequence[np.ndarray],
+        sigma: float,
+        labels: tuple[np.ndarray, float] | None = None,
+    ) -> "ClassTables":
+        """Estimate the counts; `labels` are noisy class counts and their noise."""
         if sigma == 0:
             return cls(list(noisy), 0.0, list(noisy))
         tables = [NoisyTable(t, Noise(sigma**2), ("class", k)) for k, t in enumerate(noisy)]
-        return cls(list(noisy), sigma, [each.counts for each in estimate_counts(tables)])
+        if labels is not None:
+            tables.append(NoisyTable(labels[0], Noise(labels[1] ** 2), ("class",)))
+        found = [each.counts for each in estimate_counts(tables)]
+        return cls(list(noisy), sigma, found[: len(noisy)])
+
+    def combined(
+        self, noisy: Sequence[np.ndarray], sigma: float, labels: tuple[np.ndarray, float]
+    ) -> "ClassTables":
+        """Return the estimates from these tables and another release of the same tables."""
+        if self.sigma == 0 or sigma == 0:
+            return self
+        own = sigma**2 / (self.sigma**2 + sigma**2)  # weights are inverse variances
+        both = [own * a + (1 - own) * b for a, b in zip(self.noisy, noisy, strict=True)]
+        return ClassTables.from_noisy(both, float(np.sqrt(own)) * self.sigma, labels)
 
     @property
     def n_records(self) -> float:
@@ -123,6 +149,22 @@ class ClassTables:
     def naive_bayes(self) -> AdditiveModel:
         effects = [np.log(profile) for profile in self.profiles()]
         return AdditiveModel(np.log(self.class_shares), effects)
+
+    def evidence(self) -> float:
+        """Return by how many standard deviations the tables differ from independent columns.
+
+        The test statistic is the sum of squared interactions over their variance, from noise and
+        sampling. Its mean and variance are those of a chi-square variable.
+        """
+        statistic, freedom = 0.0, 1e-9
+        for noisy, counts in zip(self.noisy, self.counts, strict=True):
+            total = max(float(counts.sum()), 1.0)
+            expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / total
+            gap = noisy - expected
+            gap = gap - gap.mean(axis=0) - gap.mean(axis=1, keepdims=True) + gap.mean()
+            statistic += float((gap**2 / (self.sigma**2 + expected + 1e-9)).sum())
+            freedom += (noisy.shape[0] - 1) * (noisy.shape[1] - 1)
+        return (statistic - freedom) / float(np.sqrt(2 * freedom))
 
     def effect_variances(self) -> list[np.ndarray]:
         """Return the variance of the effects of naive Bayes due to the noise, to first order."""
@@ -318,12 +360,15 @@ class Covariance:
         middle = (cells.profiles + shares[:, np.newaxis]) / 2
         return factor, -(middle * found).sum(axis=0), found
 
-    def newton_step(self, sums: "ResidualSums") -> "NewtonStep":
-        """Return a regularised Newton step of the logistic regression on the merged cells."""
+    def newton_step(self, sums: "ResidualSums", stiffness: np.ndarray) -> "NewtonStep":
+        """Return a regularised Newton step of the logistic regression on the merged cells.
+
+        `stiffness` multiplies the Hessian.
+        """
         cells, shares = self.cells, self.cells.shares
         n_classes = len(cells.class_shares)
         gradient = sums.residuals - sums.residuals.mean(axis=1, keepdims=True)
-        mean = np.mean([gradient[b].sum(axis=0) for b in cells.blocks], axis=0)
+        mean = replace(sums, residuals=gradient).mean(cells.blocks)
         gradient = gradient - shares[:, np.newaxis] * mean
         for b in cells.blocks:
             gradient[b] -= gradient[b].mean(axis=0)
@@ -336,7 +381,7 @@ class Covariance:
         spread = (given * (1 - given)).sum(axis=1)
         ratio = uncertainty / np.maximum(spread, 0.02)
         curvature = given * (1 - given) * ratio[:, np.newaxis] * n_classes / (n_classes - 1)
-        curvature = np.clip(curvature, 0.005, 0.6)
+        curvature = stiffness * np.clip(curvature, 0.005, 0.6)
         if n_classes == 2:  # both classes have the same curvature, and opposite gradients
             found = [self._solve(curvature[:, 0], gradient[:, 0], sums.noise)] * 2
             step = np.stack([found[0][0], -found[0][0]], axis=1)
@@ -350,7 +395,7 @@ class Covariance:
         curvature = level * spread / spread.sum() * n_classes / (n_classes - 1)
         shift = mean / (np.maximum(curvature, 0.005) + 3 * sums.noise / np.sqrt(len(cells.columns)))
         shift = np.clip(shift - shift.mean(), -1.0, 1.0)
-        return NewtonStep(shift - shares @ step, step, shrinkage, variance)
+        return NewtonStep(shift - shares @ step, step, shrinkage, variance, sums)
 
     def _solve(
         self, curvature: np.ndarray, gradient: np.ndarray, noise: float
@@ -380,6 +425,18 @@ class ResidualSums:
     uncertainty: np.ndarray  # of 1 minus the sum of squared probabilities, (n_groups,)
     noise: float  # standard deviation of the noise
 
+    def mean(self, blocks: Sequence[slice]) -> np.ndarray:
+        """Return the mean residual of each class, of which every column has an estimate."""
+        return np.mean([self.residuals[b].sum(axis=0) for b in blocks], axis=0)
+
+    def between(self, other: "ResidualSums", length: np.ndarray) -> "ResidualSums":
+        """Return the sums at a part of the way to those of another model."""
+        residuals = (1 - length) * self.residuals + length * other.residuals
+        part = float(length.mean())
+        uncertainty = (1 - part) * self.uncertainty + part * other.uncertainty
+        noise = np.hypot((1 - length) * self.noise, length * other.noise).max()
+        return ResidualSums(residuals, uncertainty, float(noise))
+
 
 @dataclass(frozen=True)
 class NewtonStep:
@@ -389,6 +446,21 @@ class NewtonStep:
     effects: np.ndarray
     shrinkage: np.ndarray  # part of an earlier error that is left
     variance: np.ndarray
+    sums: ResidualSums  # of the model before the step
+
+    def best_length(self, after: ResidualSums, blocks: Sequence[slice]) -> np.ndarray:
+        """Return the part of the step with the largest likelihood, by a secant.
+
+        The derivative of the mean log-likelihood along the step is linear in the residual sums. A
+        step that is too long has a negative derivative at its end, beyond the noise.
+        """
+        start, end = (
+            (sums.residuals * self.effects).sum(axis=0) + sums.mean(blocks) * self.intercept
+            for sums in (self.sums, after)
+        )
+        noise = after.noise * np.sqrt(np.square(self.effects).sum(axis=0))
+        is_long = (start > 0) & (end < -_OVERSHOT * noise)
+        return np.where(is_long, start / np.maximum(start - end, 1e-12), 1.0)
 
 
 @dataclass(frozen=True)
@@ -398,6 +470,7 @@ class Estimate:
     model: AdditiveModel
     variances: list[np.ndarray]  # of the shapes of the effects
     class_shares: np.ndarray
+    last: NewtonStep | None = None
 
     @classmethod
     def from_tables(cls, tables: ClassTables) -> "Estimate":
@@ -416,16 +489,23 @@ class Estimate:
         return replace(self, model=model, variances=[factor**2 * v for v in self.variances])
 
     def step(self, covariance: Covariance, sums: ResidualSums) -> "Estimate":
-        """Add a Newton step."""
-        step, cells = covariance.newton_step(sums), covariance.cells
-        model = self.model.add(step.intercept, cells.spread(step.effects, self._sizes))
+        """Add a Newton step, after the previous one was shortened if it was too long."""
+        model, cells, last = self.model, covariance.cells, self.last
+        length = np.ones(len(self.class_shares))
+        if last is not None:
+            length = last.best_length(sums, cells.blocks)
+            effects = cells.spread((length - 1) * last.effects, self._sizes)
+            model = model.add((length - 1) * last.intercept, effects)
+            sums = last.sums.between(sums, length)
+        step = covariance.newton_step(sums, 1 / length)
+        model = model.add(step.intercept, cells.spread(step.effects, self._sizes))
         left = cells.spread(step.shrinkage**2, self._sizes)
         added = cells.spread(step.variance, self._sizes)
         variances = [
             left[k] * variance + added[k] if k in cells.columns else variance
             for k, variance in enumerate(self.variances)
         ]
-        return replace(self, model=model, variances=variances)
+        return replace(self, model=model, variances=variances, last=step)
 
 
 def _centre_blocks(matrix: np.ndarray, cells: MergedCells) -> np.ndarray:
@@ -468,8 +548,35 @@ def reference_probabilities(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return chosen, found
 
 
+@dataclass(frozen=True)
+class LogitBins:
+    """Bins of the logits of `reference_probabilities` in the calibration table."""
+
+    centre: float  # logit of the class shares
+    edges: np.ndarray
+    logits: np.ndarray  # one for each bin
+
+    @classmethod
+    def from_shares(cls, class_shares: np.ndarray, *, wide: bool) -> "LogitBins":
+        """Return few wide bins, which have less noise, or many narrow ones."""
+        is_binary = len(class_shares) == 2
+        share = class_shares[1] if is_binary else float(np.square(class_shares).sum())
+        centre = float(np.log(share) - np.log1p(-share))
+        edges, ends = _LOGIT_EDGES, (-_LAST_LOGIT, _LAST_LOGIT)
+        if wide:
+            edges, ends = _WIDE_EDGES[is_binary], _LAST_WIDE[is_binary]
+        middles = (edges[1:] + edges[:-1]) / 2
+        offset = centre if wide else 0.0
+        return cls(centre, edges + offset, np.array([ends[0], *middles, ends[1]]) + offset)
+
+
 def calibrate(
-    model: AdditiveModel, table: np.ndarray, sigma: float, slope: float, class_shares: np.ndarray
+    model: AdditiveModel,
+    table: np.ndarray,
+    sigma: float,
+    bins: LogitBins,
+    slope: float,
+    class_shares: np.ndarray,
 ) -> AdditiveModel:
     """Scale the scores towards the class shares by a noisy table, and shift those of two classes.
 
@@ -477,26 +584,46 @@ def calibrate(
     and row 0 the others, by bins of the logit. `slope` is the mean of the prior of the scale. The
     score function of logistic regression is linear in the counts, so its noise has mean 0.
     """
-    is_binary = len(class_shares) == 2
-    share = class_shares[1] if is_binary else float(np.square(class_shares).sum())
-    centre = np.log(share) - np.log1p(-share)
-    design = np.stack([_LOGITS - centre, np.ones_like(_LOGITS)], axis=1)[:, : 1 + is_binary]
-    prior = np.array([slope, 0.0])[: 1 + is_binary]
-    totals = np.maximum(table.sum(axis=0), 0.0)
-    found = prior.copy()
-    for _ in range(_CALIBRATION_STEPS):
-        share = expit(centre + design @ found)
-        weight = totals * share * (1 - share)
-        information = design.T**2 @ weight
-        variance = sigma**2 * (design.T**2 @ ((1 - share) ** 2 + share**2))
-        precision = _CALIBRATION_PRIOR * (1 + variance / np.maximum(information, 1e-3))
-        gradient = design.T @ ((1 - share) * table[1] - share * table[0])
-        hessian = (design.T * weight) @ design + np.diag(precision)
-        step = np.linalg.solve(hessian, gradient - precision * (found - prior))
-        found = found + np.clip(step, -0.3, 0.3)
-    scale = float(np.clip(found[0], 0.05, 3.0))
+    distance = bins.logits - bins.centre
+    scale = _posterior_scale(distance, bins.centre, table, sigma, slope)
     scaled = model.scaled(scale)
     intercept = scaled.intercept + (1 - scale) * np.log(class_shares)
-    if is_binary:
-        intercept = intercept + np.array([-0.5, 0.5]) * found[1]
+    if len(class_shares) == 2:
+        shift = _posterior_shift(bins.centre + scale * distance, table, sigma)
+        intercept = intercept + np.array([-0.5, 0.5]) * shift
     return replace(scaled, intercept=intercept)
+
+
+def _posterior_scale(
+    distance: np.ndarray, centre: float, table: np.ndarray, sigma: float, slope: float
+) -> float:
+    """Return the posterior median of the scale of logits at a distance from the centre.
+
+    At the best scale the score function has mean 0, and the variance of noise and sampling. The
+    prior is half a Cauchy distribution with the median `slope`.
+    """
+    share = expit(centre + np.outer(_SCALES, distance))
+    score = ((1 - share) * table[1] - share * table[0]) @ distance
+    totals = np.maximum(table.sum(axis=0), 0.0)
+    information = (share * (1 - share) * totals) @ distance**2
+    variance = information + sigma**2 * (((1 - share) ** 2 + share**2) @ distance**2)
+    log_density = -0.5 * score**2 / np.maximum(variance, 1e-9)
+    log_density -= np.log1p((_SCALES / slope) ** 2)
+    weights = _SCALES * np.exp(log_density - log_density.max())
+    below = np.cumsum(weights) - weights / 2
+    return float(np.interp(0.5, below / weights.sum(), _SCALES))
+
+
+def _posterior_shift(logits: np.ndarray, table: np.ndarray, sigma: float) -> float:
+    """Return the posterior mode of a shift of all logits, by Newton's method."""
+    found = 0.0
+    totals = np.maximum(table.sum(axis=0), 0.0)
+    for _ in range(_CALIBRATION_STEPS):
+        share = expit(logits + found)
+        information = float(totals @ (share * (1 - share)))
+        variance = sigma**2 * float(((1 - share) ** 2 + share**2).sum())
+        precision = _CALIBRATION_PRIOR * (1 + variance / max(information, 1e-3))
+        gradient = float(((1 - share) * table[1] - share * table[0]).sum())
+        step = (gradient - precision * found) / (information + precision)
+        found += float(np.clip(step, -0.3, 0.3))
+    return found

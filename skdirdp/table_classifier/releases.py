@@ -46,7 +46,6 @@ from ..schema import (
     type_and_value,
 )
 from .model import (
-    LOGIT_EDGES,
     AdditiveModel,
     MergedCells,
     ResidualSums,
@@ -63,15 +62,20 @@ SIZE_SHARE = 0.01
 NAMES_SHARE = 0.1
 _BIN_SHARE = 0.04
 _CALIBRATION_SHARE = 0.05
+# The same if it is the only correction of naive Bayes.
+_ONLY_CALIBRATION_SHARE = 0.07
 # Largest shares of the tables of pairs and of the residual sums. Both decrease to 0 as the signal
 # of the class tables does, and the class tables get the rest.
 _PAIR_SHARE = 0.15
 _RESIDUAL_SHARE = 0.25
 _MIN_SIGNAL = 16.0
+# Shares of the class counts, and factor of their relative noise.
+_MIN_LABEL_SHARE, _MAX_LABEL_SHARE, _LABEL_SHARE = 0.01, 0.15, 1.0
 # Two Newton steps are better than one with half of the noise from this signal on.
 _TWO_STEPS = 100.0
-# The prior mean of the scale of the scores is 1/2 at this signal.
-_SLOPE_SIGNAL = 8.0
+# Variance of the scores due to noise, for each column and a signal of 1, and due to sampling, for
+# each column and record, relative to what they predict.
+_SLOPE_NOISE, _SLOPE_SAMPLING = 4.0, 10.0
 # Numbers of bins of a numeric column.
 _MIN_BINS, _MAX_BINS = 5, 32
 # Fine bins of numeric columns, from which bins are made.
@@ -93,6 +97,7 @@ _BLOCK_ROWS = 1 << 15
 class Plan:
     """Shares of the budget, and the number of bins, from public or released sizes."""
 
+    labels: float
     bins: float
     classes: float
     calibration: float
@@ -100,7 +105,8 @@ class Plan:
     residuals: float
     n_steps: int  # of Newton's method; each has an equal part of `residuals`
     n_bins: int
-    slope: float  # mean of the prior of the scale of the scores
+    balanced_signal: float  # signal, smaller for rare classes
+    slope: float  # median of the prior of the scale of the scores
 
     @classmethod
     def from_sizes(
@@ -113,30 +119,58 @@ class Plan:
         has_numbers: bool,
         has_records: bool = True,
         spent: float = 0.0,
+        class_shares: np.ndarray | None = None,
     ) -> "Plan":
         """Plan the steps for noise `sigma` of a single table.
 
         The signal is about the number of records of a class over the noise of the class tables. If
         not `has_records`, tables are counted by the user, and no step can use single records.
+        `class_shares` follow from the class counts, which have the share `labels`.
         """
         signal = n_records / max(sigma * np.sqrt(2 * n_classes * n_columns), 1e-12)
         signal = min(signal, 1e6)
-        reliable = signal / (signal + _MIN_SIGNAL) if signal >= _MIN_SIGNAL else 0.0
+        labels = _MIN_LABEL_SHARE + _LABEL_SHARE * np.sqrt(2 * n_classes) * sigma / n_records
+        labels = min(labels, _MAX_LABEL_SHARE)
         # More bins would have too much noise, or sampling error.
         n_bins = min(np.sqrt(signal * np.sqrt(n_classes / 2)), np.cbrt(n_records))
+        reliable = signal / (signal + _MIN_SIGNAL)
+        if n_columns == 1 or signal < _MIN_SIGNAL:
+            reliable = 0.0
+        # Two classes of shares p and 1 - p have the factor 4 p (1 - p).
+        balance = 1.0
+        if class_shares is not None:
+            balance = (1 - np.square(class_shares).sum()) * n_classes / (n_classes - 1)
+        noise = _SLOPE_NOISE / max(balance * signal, 1e-3) ** 2
+        noise += _SLOPE_SAMPLING / (balance * n_records)
         bins = _BIN_SHARE if has_numbers else 0.0
-        calibration = _CALIBRATION_SHARE if has_records else 0.0
-        pairs = _PAIR_SHARE * reliable if n_columns > 1 else 0.0
+        calibration = _CALIBRATION_SHARE if reliable > 0 else _ONLY_CALIBRATION_SHARE
+        calibration = calibration if has_records else 0.0
+        pairs = _PAIR_SHARE * reliable
         residuals = _RESIDUAL_SHARE * reliable if has_records else 0.0
         return cls(
+            labels,
             bins,
-            1.0 - spent - bins - calibration - pairs - residuals,
+            1.0 - spent - labels - bins - calibration - pairs - residuals,
             calibration,
             pairs,
             residuals,
             2 if signal >= _TWO_STEPS else 1,
             int(np.clip(n_bins, _MIN_BINS, _MAX_BINS)),
-            (signal / (signal + _SLOPE_SIGNAL)) ** 2,
+            balance * signal,
+            max(1 / (1 + n_columns * noise), 0.01),
+        )
+
+    def uncorrected(self) -> "Plan":
+        """Return the plan without pairs and residuals, whose shares are left for `classes`."""
+        added = 0.0
+        if self.calibration > 0:
+            added = min(_ONLY_CALIBRATION_SHARE - self.calibration, self.pairs + self.residuals)
+        return replace(
+            self,
+            classes=self.pairs + self.residuals - added,
+            calibration=self.calibration + added,
+            pairs=0.0,
+            residuals=0.0,
         )
 
 
@@ -280,18 +314,15 @@ class Releases:
         return ResidualSums(drawn[:, :-1], drawn[:, -1], mechanism.sigma / n_records)
 
 
-_N_LOGIT_BINS = len(LOGIT_EDGES) + 1
-_EDGES = expit(LOGIT_EDGES)  # as probabilities
-
-
-def calibration_cells(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+def calibration_cells(scores: np.ndarray, labels: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return the cell of each record in the calibration table of `calibrate`.
 
     The table counts whether the label is the class of `reference_probabilities`, by bins of its
-    logit.
+    logit with these inner edges.
     """
     chosen, found = reference_probabilities(scores)
-    return (labels == chosen) * np.intp(_N_LOGIT_BINS) + np.searchsorted(_EDGES, found)
+    bins = np.searchsorted(expit(edges), found)
+    return (labels == chosen) * np.intp(len(edges) + 1) + bins
 
 
 #: Bound on the l2 norm of a residual vector.
@@ -466,6 +497,9 @@ class RecordCounts:
     def __init__(self, records: EncodedRecords):
         self._records, self._weights, self._labels = records, records.weights, records.labels
 
+    def count_labels(self, n_classes: int) -> np.ndarray:
+        return count_cells(self._labels.astype(np.intp), n_classes, self._weights)
+
     def count_codes(self, column: int, n_codes: int) -> np.ndarray:
         codes = self._records.columns[column].astype(np.intp)
         return count_cells(codes, n_codes, self._weights)
@@ -534,12 +568,12 @@ class RecordCounts:
         for rows in row_blocks(len(self._labels), 1, _BLOCK_ROWS):
             yield rows, joint.scores([block.codes[rows] for block in self._blocks])
 
-    def calibration(self, model: AdditiveModel) -> np.ndarray:
-        """Return the calibration table."""
+    def calibration(self, model: AdditiveModel, edges: np.ndarray) -> np.ndarray:
+        """Return the calibration table, with these inner edges of logits."""
         cells = np.empty(len(self._labels), dtype=np.intp)
         for rows, scores in self._scores(model):
-            cells[rows] = calibration_cells(scores, self._labels[rows])
-        shape = 2, _N_LOGIT_BINS
+            cells[rows] = calibration_cells(scores, self._labels[rows], edges)
+        shape = 2, len(edges) + 1
         return count_cells(cells, prod(shape), self._weights).reshape(shape)
 
     def residuals(self, model: AdditiveModel, cells: MergedCells) -> np.ndarray:
@@ -558,6 +592,9 @@ class GivenCounts:
 
     def __init__(self, classes: list[np.ndarray], pairs: Mapping[tuple[int, int], np.ndarray]):
         self._classes, self._pairs = classes, pairs
+
+    def count_labels(self, n_classes: int) -> np.ndarray:
+        return self._classes[0].sum(axis=1)
 
     def count_classes(self, bins: Sequence[np.ndarray], n_classes: int) -> list[np.ndarray]:
         return self._classes
