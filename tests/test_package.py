@@ -1,4 +1,4 @@
-"""The package as a whole: imports, types, docstrings, and the README."""
+"""The package as a whole: imports, types and docstrings."""
 
 import ast
 import importlib
@@ -32,7 +32,6 @@ MET = [
     "skdirdp.accountant.ParallelParts",
     "skdirdp.accountant.History",
 ]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -179,22 +178,3 @@ def test_the_package_and_the_changelog_have_one_version():
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.findall(r"^## (\S+)", changes, flags=re.MULTILINE)[0]
     assert newest == re.sub(r"\.dev\d+$", "", skdirdp.__version__)
-
-
-def test_the_example_of_the_readme_runs():
-    first, second = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    namespace: dict = {}
-    exec(compile(first, "README.md", "exec"), namespace)
-    assert namespace["accountant"].total() <= 3.0
-    assert namespace["model"].privacy_.epsilon == 1.0
-    exec(compile(second, "README.md", "exec"), namespace)
-    search = namespace["search"].fit(namespace["X"], namespace["y"])
-    assert search.privacy_.epsilon == 1.0
-
-
-def test_the_readme_has_two_commands_that_set_themselves_up():
-    commands = re.findall(r"^```bash\n(.*?)\n```$", README, flags=re.MULTILINE | re.DOTALL)
-    assert len(commands) == 2
-    for command in commands:
-        assert command.startswith("python3 -m venv ")
-        assert command.count("\n") == 0

@@ -4,7 +4,7 @@ Each of P parties draws, for each cell, ``N_p ~ Poisson(M G_p)`` with ``G_p ~ Ga
 alpha / (P - t))``. Gamma variables add, so the sum of the shares of the parties is ``Poisson(M G)``
 with ``G ~ Gamma(r x + alpha')`` and alpha' >= alpha, as long as at most t parties are absent from
 the sum or reveal their shares. The sum post-processes the gamma variables for which the guarantee
-of the Dirichlet mechanism is proved (docs/theory.md, section 21).
+of the Dirichlet mechanism is proved (docs/theory.md, section 20).
 """
 
 from collections.abc import Mapping
