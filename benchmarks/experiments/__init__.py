@@ -14,6 +14,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "bayes-net-fresh": ("bayes_net", "FreshBayesNet"),
     "postprocessing": ("postprocessing", "PostProcessing"),
     "synthesis": ("synthesis", "Synthesis"),
+    "synthesis-target": ("synthesis_target", "SynthesisTarget"),
     "synthesis-size": ("synthesis_size", "SynthesisSize"),
     "crosstab": ("crosstab", "Crosstab"),
     "inference-coverage": ("inference_coverage", "InferenceCoverage"),

@@ -2,21 +2,26 @@
 
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 from sklearn.base import DensityMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import UNWEIGHTED, Weights, count_cells
 from .._messages import warn
+from .._persons import CountedRows, Unit
 from ..base import CountingEstimator
 from ..engines import lazy_for_dask
 from ..schema import Records, as_records
+from ..table_classifier import PrivateTableClassifier
+from ..table_classifier.model import AdditiveModel, softmax
+from ..table_classifier.releases import EncodedRecords, RecordCounts, Releases
 
 #: Parents of each node; every node stands after its parents.
 Parents = dict[Hashable, tuple[Hashable, ...]]
@@ -24,6 +29,15 @@ Parents = dict[Hashable, tuple[Hashable, ...]]
 Codes = Mapping[Hashable, np.ndarray]
 #: Probabilities of each node: rows are configurations of the parents, columns its states.
 Tables = Mapping[Hashable, np.ndarray]
+
+# Records that are drawn from the network to match the shares of the target's states, and the number
+# of steps, which change log odds by at most 1 each.
+_N_MATCHED, _SHARE_STEPS = 10_000, 20
+# Labels of this many records with similar probabilities are drawn together.
+_LABEL_BLOCK = 20
+# With a condition on the target, this many candidates are drawn for each record, and at least
+# this many in all.
+_CANDIDATES, _MIN_CANDIDATES = 5, 1000
 
 
 def check_evidence(
@@ -101,6 +115,130 @@ def _has_target(network: Any) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class StateColumn:
+    """A column of state codes, in place of a column of `PrivateTableClassifier`."""
+
+    name: Hashable
+    n_codes: int
+    is_ordered: bool
+    grid: None = None  # states are not binned again
+
+    def labels(self, bins: np.ndarray) -> list[Hashable]:
+        """Return the state codes."""
+        return list(range(self.n_codes))
+
+
+@dataclass(frozen=True)
+class TargetModel:
+    """Released additive model of the target's states, given the states of all other columns."""
+
+    target: Hashable
+    columns: list[Hashable]
+    model: AdditiveModel
+    # Added to the intercepts for synthetic records, whose columns depend less on each other.
+    shift: np.ndarray
+
+    @classmethod
+    def learn(
+        cls,
+        target: Hashable,
+        columns: Sequence[StateColumn],
+        n_states: int,
+        codes: Codes,
+        releases: Releases,
+        total: float,
+    ) -> "TargetModel":
+        """Release a model by the steps of `PrivateTableClassifier`; `total` is released."""
+        classifier, names = PrivateTableClassifier(), [column.name for column in columns]
+        classifier._columns_ = list(columns)  # type: ignore[arg-type]
+        classifier.classes_ = np.arange(n_states)
+        n_records = len(codes[target])
+        features = [codes[name] for name in names]
+        counted = CountedRows(Unit(), n_records)
+        records = EncodedRecords(features, codes[target], UNWEIGHTED, counted, {})
+        classifier._learn(RecordCounts(records), releases, total, n_records)
+        model = classifier._model_
+        # Unknown states, with the code -1, have the mean effect, which is 0, in the last row.
+        effects = [np.vstack([effect, np.zeros(n_states)]) for effect in model.effects]
+        return cls(target, names, replace(model, effects=effects), np.zeros(n_states))
+
+    def match_shares(self, families: Families, tables: Tables) -> "TargetModel":
+        """Return the model whose synthetic records have the network's shares of the target."""
+        # Post-processing: the seed is public, and the same for each fit.
+        codes = sample_codes(families, tables, _N_MATCHED, np.random.default_rng(0), even=True)
+        counts = np.bincount(codes[self.target], minlength=len(self.shift)) + 0.5
+        scores, shift = self._scores(codes), np.zeros(len(counts))
+        for _ in range(_SHARE_STEPS):
+            means = softmax(scores + shift).mean(axis=0)
+            shift += np.clip(np.log(counts / counts.sum()) - np.log(means), -1.0, 1.0)
+        return replace(self, shift=shift)
+
+    def _scores(self, codes: Codes) -> np.ndarray:
+        found = [codes[name] for name in self.columns]
+        unknown = [len(effect) - 1 for effect in self.model.effects]
+        return self.model.scores(
+            [np.where(each < 0, last, each) for each, last in zip(found, unknown, strict=True)]
+        )
+
+    def probabilities(self, codes: Codes) -> np.ndarray:
+        """Return the probabilities of the target's states; the code of unknown states is -1."""
+        return softmax(self._scores(codes))
+
+    def record_probabilities(self, codes: Codes) -> np.ndarray:
+        """Return the probabilities with which the target of synthetic records is drawn."""
+        return softmax(self._scores(codes) + self.shift)
+
+    def score(self, families: Families, tables: Tables, codes: Codes) -> np.ndarray:
+        """Return the log-likelihood of synthetic records with these codes."""
+        labels, n_records = codes[self.target], len(codes[self.target])
+        given = self.record_probabilities(codes)[np.arange(n_records), labels]
+        joint = _target_log_joint(families, tables, codes, self.target, n_records)
+        rest = {
+            node: family
+            for node, family in families.items()
+            if node != self.target and self.target not in family.parents
+        }
+        return np.log(given) + logsumexp(joint, axis=1) + log_likelihood(rest, tables, codes)
+
+    def draw(
+        self, families: Families, tables: Tables, n_samples: int, generator: np.random.Generator
+    ) -> dict[Hashable, np.ndarray]:
+        """Draw state codes from the network, and the target by this model."""
+        codes = sample_codes(families, tables, n_samples, generator, even=True)
+        codes[self.target] = _draw_labels(self.record_probabilities(codes), generator)
+        return codes
+
+    def draw_given(
+        self,
+        families: Families,
+        tables: Tables,
+        conditioned: Tables,
+        weights: np.ndarray,
+        n_samples: int,
+        generator: np.random.Generator,
+    ) -> dict[Hashable, np.ndarray]:
+        """Draw state codes under conditions, one of which is on the target.
+
+        The network `conditioned` proposes candidates. Records are selected from them by the ratio
+        of the probabilities that this model and the network `tables` give to the condition, which a
+        record of each state of the target meets with the probability in `weights`.
+        """
+        size = max(_CANDIDATES * n_samples, _MIN_CANDIDATES)
+        found = sample_codes(families, conditioned, size, generator, even=True)
+        labels = self.record_probabilities(found) * weights
+        proposed = target_probabilities(families, tables, found, self.target, size) @ weights
+        ratios = np.cumsum(labels.sum(axis=1) / proposed)
+        places = (np.arange(n_samples) + generator.random()) / max(n_samples, 1) * ratios[-1]
+        # Rounding may lead beyond the last candidate.
+        rows = np.minimum(np.searchsorted(ratios, places, side="right"), size - 1)
+        rows = generator.permutation(rows)
+        codes = {name: each[rows] for name, each in found.items()}
+        chosen = labels[rows] / labels[rows].sum(axis=1, keepdims=True)
+        codes[self.target] = _draw_labels(chosen, generator)
+        return codes
+
+
 class BaseBayesNet(DensityMixin, CountingEstimator):
     """Base class of the estimators that release a discrete Bayesian network.
 
@@ -112,6 +250,8 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
     states_: dict[Hashable, list]
     probabilities_: dict[Hashable, np.ndarray]
     columns_: list[Hashable]
+    #: Model of the target that is released next to the network, if there is one.
+    _target_model_: TargetModel | None = None
 
     @abstractmethod
     def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
@@ -187,6 +327,8 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
 
         If a column of the target's Markov blanket is absent, or missing in a record (nan or
         None), pgmpy's exact inference uses all known values, once for each distinct record.
+        `PrivateBayesNet` predicts by its model of the target if no column is left out, and a
+        missing value that is not a state has the mean effect of its column.
 
         Parameters
         ----------
@@ -203,10 +345,18 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         check_is_fitted(self)
         self._check_target()
         records = as_records(X, self.columns_, optional=self.target)
-        families = self._families
-        others = [node for node in families if node != self.target]
+        others = [node for node in self.structure_ if node != self.target]
         check_evidence(records, self.columns_, others)
         present = [node for node in others if node in records.names]
+        model = self._target_model_
+        # The parameter may have changed after the fit, and columns may be left out.
+        if model is not None and model.target == self.target and len(present) == len(others):
+            return model.probabilities({n: self._partial_codes(records, n) for n in others})
+        return self._predict_by_network(records, present)
+
+    def _predict_by_network(self, records: Records, present: Sequence[Hashable]) -> np.ndarray:
+        """Return target probabilities given the present columns, from the network alone."""
+        families = self._families
         needed = markov_blanket(families, self.target)
         codes = {node: self._partial_codes(records, node) for node in needed if node in present}
         has_all = np.full(records.n_records, len(codes) == len(needed))
@@ -309,6 +459,18 @@ def target_probabilities(
     families: Families, tables: Tables, codes: Codes, target: Hashable, n_records: int
 ) -> np.ndarray:
     """Return P(target | Markov blanket) of each record, of shape (n_records, n_states)."""
+    joint = _target_log_joint(families, tables, codes, target, n_records)
+    # Equal probabilities for records that no state makes possible.
+    largest = joint.max(axis=1, keepdims=True)
+    impossible = np.isneginf(largest)
+    weights = np.exp(np.where(impossible, 0.0, joint) - np.where(impossible, 0.0, largest))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _target_log_joint(
+    families: Families, tables: Tables, codes: Codes, target: Hashable, n_records: int
+) -> np.ndarray:
+    """Return the log probability of the target and its children, for each state of the target."""
     family = families[target]
     states = np.arange(family.n_states)
     # With the target's own state set to 0, `stride` gives the rows of its other states.
@@ -318,11 +480,7 @@ def target_probabilities(
         if target in child.parents:
             rows = child.row_numbers(codes)[:, np.newaxis] + child.stride(target) * states
             joint += _log(tables[node])[rows, codes[node][:, np.newaxis]]
-    # Equal probabilities for records that no state makes possible.
-    largest = joint.max(axis=1, keepdims=True)
-    impossible = np.isneginf(largest)
-    weights = np.exp(np.where(impossible, 0.0, joint) - np.where(impossible, 0.0, largest))
-    return weights / weights.sum(axis=1, keepdims=True)
+    return joint
 
 
 def sample_codes(
@@ -379,3 +537,16 @@ def _select_states(table: np.ndarray, rows: np.ndarray, uniform: np.ndarray) -> 
         states = np.where(beyond & (further < n_states), further, states)
         step >>= 1
     return states
+
+
+def _draw_labels(probabilities: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Draw a state for each row, so that counts vary little among rows with similar probabilities.
+
+    Each state is a draw from its row.
+    """
+    n_records = len(probabilities)
+    order = np.lexsort((probabilities.max(axis=1), probabilities.argmax(axis=1)))
+    blocks = np.empty(n_records, dtype=np.intp)
+    blocks[order] = np.arange(n_records) // _LABEL_BLOCK
+    uniform = _even_uniforms(blocks, n_records // _LABEL_BLOCK + 1, generator)
+    return _select_states(probabilities, np.arange(n_records), uniform)

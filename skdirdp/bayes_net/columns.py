@@ -208,6 +208,13 @@ class BinCells:
 Cells = CategoryCells | BinCells
 
 
+def as_mask(answers: Any) -> np.ndarray:
+    """Return the answers of a constraint as truth values; a missing answer is False."""
+    if isinstance(answers, pd.Series):
+        answers = answers.astype("boolean").fillna(False)
+    return np.asarray(answers, dtype=bool)
+
+
 def encode_cells(kind: Any, codes: np.ndarray, is_categorical: bool) -> tuple[Cells, np.ndarray]:
     """Return the cells of a column of a declared kind, and the cell of each encoded value."""
     by_category = isinstance(kind, Categories)
