@@ -266,6 +266,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             unit, bound = records.counted.unit, ContributionBound(records.weights.bound)
             releases = self._plan(context.budget, unit, bound, len(records.unlisted))
             n_public = self._public_size(records.counted, context.budget)
+            if not context.is_private and self.n_samples is None:
+                n_public = records.total_weight  # a weight of 2 is then the same as two records
             self._warn_of_leak(leaks)
 
             releases.start(self._charge(*releases.joint.as_charge(), unit))

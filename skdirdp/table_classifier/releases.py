@@ -479,6 +479,11 @@ class EncodedRecords:
     counted: CountedRows
     unlisted: Mapping[int, Numbering]  # distinct values of columns without public values
 
+    @property
+    def total_weight(self) -> float:
+        values = self.weights.values
+        return float(len(self.labels) if values is None else values.sum())
+
     def select_names(self, releases: Releases) -> dict[int, Categories]:
         """Release the names of columns without public values, and encode these columns."""
         values = self.weights.values
