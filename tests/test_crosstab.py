@@ -7,8 +7,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.metrics import log_loss
 
-from skdirdp import PrivacyAccountant, PrivacyLeakWarning, PrivateCrosstab, Schema
+from skdirdp import (
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+    PrivateBayesNetMLE,
+    PrivateCrosstab,
+    PrivateTableClassifier,
+    Schema,
+)
 from skdirdp.crosstab.queries import combine_margins, select_categories
 from skdirdp.exceptions import BudgetExceededError
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
@@ -461,6 +469,66 @@ def test_models_cost_nothing_further(visits):
     assert records["seen"].dropna().between("2020-01-01", "2022-12-31").all()
     drawn = pd.crosstab(records["sex"], records["readmitted"], normalize="index")
     assert drawn.loc["m", 1] - drawn.loc["f", 1] == pytest.approx(0.4, abs=0.08)
+
+
+def two_copies(n, seed):
+    """Records with a label, an informative column, a copy of it, and a column of its own."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(2, size=n)
+    first = label ^ (rng.random(n) < 0.3)
+    other = label ^ (rng.random(n) < 0.35)
+    return pd.DataFrame({"label": label, "first": first, "copy": first, "other": other})
+
+
+def test_a_classifier_of_all_pairs_counts_dependent_columns_once():
+    kind = Schema.categories([1, 0], missing=False)
+    records = two_copies(20_000, 0)
+    tabs = PrivateCrosstab(Schema(dict.fromkeys(records, kind)), epsilon=3.0).fit(records)
+    model, new = tabs.classifier("label"), two_copies(20_000, 1)
+    assert isinstance(model, PrivateTableClassifier)
+    assert model.privacy_ == tabs.privacy_
+    np.testing.assert_array_equal(model.classes_, [0, 1])
+    naive = tabs._naive_bayes("label", ["first", "copy", "other"])
+    losses = [
+        log_loss(new["label"], each.predict_proba(new)[:, np.argsort(each.classes_)])
+        for each in (model, naive)
+    ]
+    joint = new.groupby(["first", "other"])["label"].transform("mean")
+    best = log_loss(new["label"], joint)
+    assert best < losses[0] < best + 0.1 * (losses[1] - best)
+
+
+def test_a_classifier_without_all_pairs_is_naive_bayes(visits):
+    tables = [("sex", "readmitted"), ("sex", "age")]
+    model = PrivateCrosstab(SCHEMA, tables, epsilon=10.0).fit(visits).classifier("sex")
+    assert isinstance(model, PrivateBayesNetMLE)
+    assert set(model.predict(visits)) <= {"f", "m"}
+
+
+@pytest.mark.parametrize("epsilon", [0.001, float("inf")])
+@pytest.mark.parametrize("postprocess", [True, False])
+def test_classifiers_of_any_noise_predict_probabilities(visits, epsilon, postprocess):
+    tabs = PrivateCrosstab(SCHEMA, epsilon=epsilon, postprocess=postprocess).fit(visits)
+    found = tabs.classifier("sex").predict_proba(visits)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+
+
+def test_a_large_category_is_not_lost_to_many_small_ones():
+    # One category has nine records of ten, and forty others have few; the noise is larger.
+    rng = np.random.default_rng(0)
+    shares = np.array([0.9, *[0.1 / 40] * 40])
+    records = pd.DataFrame({f"c{k}": rng.integers(2, size=20_000) for k in range(5)})
+    records["wide"] = rng.choice(41, size=20_000, p=shares)
+    sizes = {name: 41 if name == "wide" else 2 for name in records}
+    kinds = {n: Schema.categories(range(size), missing=False) for n, size in sizes.items()}
+    errors = []
+    for _ in range(4):
+        tabs = PrivateCrosstab(Schema(kinds), epsilon=0.1).fit(records)
+        found = tabs.table("wide", margins=False)["count"][0]
+        errors.append(found - (records["wide"] == 0).sum())
+        noisy = tabs.noisy_table("wide")
+    deviation = np.sqrt(noisy.noise.variance_at(18_000))
+    assert abs(np.mean(errors)) < 4 * deviation
 
 
 def test_a_network_of_some_tables_is_a_forest(visits):

@@ -474,6 +474,22 @@ def test_counts_are_moved_as_the_sum_of_their_row_would_have_it():
     np.testing.assert_array_equal(given(np.zeros(5), np.zeros(5), 0.0, 1.0), 0.0)
 
 
+def test_solved_sums_are_exact_and_spare_the_largest_count():
+    # Forty small counts in doubt, and a large one: the sum is known to be smaller.
+    mean, variance = np.array([9000.0, *[60.0] * 40]), np.array([1e4, *[3600.0] * 40])
+    rows = mixture._Rows.from_sizes(np.array([41]))
+    given = (mean, variance, np.array([10_000.0]), np.zeros(1), rows)
+    found = mixture.given_sums(*given, exact=True)
+    assert found.sum() == pytest.approx(10_000, rel=1e-8)
+    assert (found > 0).all()
+    scaled = mixture.given_sums(*given)
+    scaled *= 10_000 / scaled.sum()
+    assert 9000 > found[0] > scaled[0] + 200
+    # Sums that are too small, or in doubt, are those of the regression.
+    more = (mean, variance, np.array([12_000.0]), np.array([500.0]), rows)
+    np.testing.assert_allclose(mixture.given_sums(*more, exact=True), mixture.given_sums(*more))
+
+
 def test_a_known_total_improves_the_estimates(monkeypatch):
     rng = np.random.default_rng(0)
     true = np.stack([rng.multinomial(3000, rng.dirichlet(np.full(20, 0.05))) for _ in range(60)])

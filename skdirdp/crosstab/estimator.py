@@ -34,7 +34,9 @@ from ..mechanisms import Mechanism
 from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable as NoisyCounts
 from ..postprocessing import estimate_counts, reconcile_tables
-from ..schema import Names, Schema, columns_with_values, raise_faults
+from ..schema import Categories, Names, Schema, columns_with_values, raise_faults
+from ..table_classifier.classifier import PrivateTableClassifier, classifier_from_tables
+from ..table_classifier.releases import GivenCounts
 from .queries import Columns, TableQueries, combine_margins, margin
 
 _MOST_COLUMNS = 3
@@ -130,6 +132,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
     mechanisms_: dict[Columns, Mechanism]
     n_records_: float
     schema_: Schema
+    _declared_: Schema
 
     def __init__(
         self,
@@ -309,6 +312,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         # Without noise, a mechanism returns shares.
         drawn = [each.drawn for each in released] if context.is_private else rows
         self.tables_ = list(weights)
+        self._declared_ = schema
         self.schema_ = schema.select(list(counter.encoder.kinds))
         self.categories_ = {name: kind.labels() for name, kind in counter.encoder.kinds.items()}
         self.noisy_counts_ = {
@@ -330,12 +334,30 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
                 NoisyCounts(counts, self.mechanisms_[columns].noise, columns)
                 for columns, counts in self.noisy_counts_.items()
             ]
+            # Estimates of small counts are too large on average. In the margins of a table these
+            # errors add up, so columns are estimated by themselves too.
             estimates = [
                 NoisyCounts(estimate.counts, table.noise, table.axes)
-                for estimate, table in zip(estimate_counts(noisy, total), noisy, strict=True)
+                for tables in (noisy, self._shared_columns())
+                for estimate, table in zip(
+                    estimate_counts(tables, total, exact_sums=True), tables, strict=True
+                )
             ]
-            self.counts_ = dict(zip(self.tables_, reconcile_tables(estimates, total), strict=True))
+            found = reconcile_tables(estimates, total)[: len(noisy)]
+            self.counts_ = dict(zip(self.tables_, found, strict=True))
         self.n_records_ = float(self.counts_[self.tables_[0]].sum()) if total is None else total
+
+    def _shared_columns(self) -> list[NoisyCounts]:
+        """Return the noisy counts of each column that several tables have."""
+        found = []
+        for name in self.categories_:
+            tables = {
+                columns: counts for columns, counts in self.noisy_counts_.items() if name in columns
+            }
+            if len(tables) > 1:
+                table = combine_margins(tables, self.mechanisms_, (name,), None)
+                found.append(NoisyCounts(table.counts, table.noise, (name,)))
+        return found
 
     def __sklearn_is_fitted__(self) -> bool:
         return "privacy_" in vars(self)
@@ -444,8 +466,12 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         """
         return self.network().sample(n_samples, random_state)
 
-    def classifier(self, target: Hashable) -> PrivateBayesNetMLE:
-        """Return a naive Bayes classifier made of the released tables, at no privacy cost.
+    def classifier(self, target: Hashable) -> PrivateTableClassifier | PrivateBayesNetMLE:
+        """Return a classifier made of the released tables, at no privacy cost.
+
+        If all pairs of columns were released, it is naive Bayes, corrected for the dependence of
+        columns, as `PrivateTableClassifier.fit_counts` does. Otherwise, or if the target is not a
+        column of categories, it is naive Bayes.
 
         Parameters
         ----------
@@ -454,19 +480,52 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
 
         Returns
         -------
-        PrivateBayesNetMLE
+        PrivateTableClassifier or PrivateBayesNetMLE
             Fitted. `predict` and `predict_proba` take tables with the columns of the schema.
             Missing values of the target are not predicted.
         """
         check_is_fitted(self)
         self._find([target])
         features = [
-            name
-            for name in self.categories_
-            if name != target and any({target, name} <= set(table) for table in self.tables_)
+            name for name in self.categories_ if name != target and self._has((name, target))
         ]
         if not features:
             raise ValueError(f"no released table has {target!r} and another column")
+        kind = self.schema_[target]
+        pairs: list[Columns] = list(combinations(features, 2))
+        if isinstance(kind, Categories) and pairs and all(map(self._has, pairs)):
+            return self._discriminant(target, features, pairs)
+        return self._naive_bayes(target, features)
+
+    def _has(self, columns: Columns) -> bool:
+        return any(set(columns) <= set(table) for table in self.tables_)
+
+    def _discriminant(
+        self, target: Hashable, features: list[Hashable], pairs: Sequence[Columns]
+    ) -> PrivateTableClassifier:
+        n_classes = self.schema_[target].n_cells - self.schema_[target].missing
+        classes = {name: self.noisy_table(target, name) for name in features}
+        joint = {pair: self.noisy_table(*pair) for pair in pairs}
+        # Records without a class are in tables of pairs only.
+        noisy = [table.counts[:n_classes] for table in classes.values()]
+        counts = {
+            name: np.maximum(self._conditional(name, (target,))[:n_classes], 0.0)
+            for name in features
+        }
+        total = float(np.mean([each.sum() for each in noisy]))
+        scale = max(total, 1.0) / max(float(np.mean([t.counts.sum() for t in joint.values()])), 1.0)
+        places = {name: k for k, name in enumerate(features)}
+        given = GivenCounts(
+            noisy,
+            {(places[a], places[b]): scale * table.counts for (a, b), table in joint.items()},
+        )
+        every = [*classes.values(), *joint.values()]
+        variances = [t.noise.variance_at(max(t.counts.mean(), 0.0)) for t in every]
+        sigma = float(np.sqrt(max(variances)))
+        # Tables to predict may have all declared columns.
+        return classifier_from_tables(self._declared_, target, given, counts, sigma, self.privacy_)
+
+    def _naive_bayes(self, target: Hashable, features: list[Hashable]) -> PrivateBayesNetMLE:
         kind = replace(self.schema_[target], missing=False)
         schema = self.schema_.replace(columns={**self.schema_.columns, target: kind})
         structure: Parents = {target: (), **dict.fromkeys(features, (target,))}

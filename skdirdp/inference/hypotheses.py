@@ -24,10 +24,14 @@ from .estimates import NoisyTable
 
 # Alternating steps of the fit of independent variables.
 _FITS = 4
+# Categories are hidden by the noise if they are below this many of its standard deviations.
+_MIN_SIGNAL = 2.0
 # Budgets and numbers of records are searched within these limits, to this relative precision.
 _EPSILONS, _RECORDS, _PRECISION = (1e-3, 1e3), (10.0, 1e9), 0.02
 # Tables are simulated in blocks of about this many cells, which fit into the cache.
 _BLOCK_CELLS = 1 << 17
+# NumPy draws hypergeometric variables for fewer records than this.
+_MAX_HYPERGEOMETRIC = 10**9
 
 
 @dataclass(frozen=True)
@@ -62,17 +66,56 @@ class TestResult:
             object.__setattr__(self, name, float(array) if array.ndim == 0 else array)
 
 
-def _draw(
-    law: NoiseLaw, totals: np.ndarray, p: np.ndarray, size: int, generator: np.random.Generator
-) -> np.ndarray:
-    """Draw noisy tables, of shape (size, n_tables, n_cells); for simulations only."""
-    n = np.rint(totals).astype(np.int64)
-    counts = generator.multinomial(n, p, size=(size, len(p))).astype(float)
+def _draw(counts: np.ndarray, law: NoiseLaw, generator: np.random.Generator) -> np.ndarray:
+    """Draw the noise of counts; for simulations only."""
     if law.r > 0:
         return (generator.gamma(law.r * counts + law.alpha) - law.alpha) / law.r
     if law.b > 0:
         return counts + generator.laplace(scale=law.b, size=counts.shape)
     return counts + generator.normal(scale=law.sigma, size=counts.shape)
+
+
+def _tables_given_margins(
+    p: np.ndarray, n: np.ndarray, size: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Draw tables of independent variables, given both margins, as Fisher's exact test does.
+
+    Parameters
+    ----------
+    p : ndarray of shape (n_tables, n_rows, n_columns)
+        Products of margins.
+    n : ndarray of shape (n_tables,)
+        Numbers of records.
+    size : int
+        Number of draws.
+    generator : Generator
+
+    Returns
+    -------
+    ndarray of shape (size, n_tables, n_rows, n_columns)
+    """
+    rows, columns = (_rounded(p.sum(axis=axis), n) for axis in (2, 1))
+    left = np.repeat(columns[np.newaxis], size, axis=0)
+    counts = np.empty((size, *p.shape))
+    for i in range(p.shape[1]):
+        wanted = np.repeat(rows[np.newaxis, :, i], size, axis=0)
+        others = left.sum(axis=-1)
+        for j in range(p.shape[2]):
+            others = others - left[..., j]
+            drawn = generator.hypergeometric(left[..., j], others, wanted)
+            counts[..., i, j] = drawn
+            left[..., j] -= drawn
+            wanted = wanted - drawn
+    return counts
+
+
+def _rounded(shares: np.ndarray, n: np.ndarray) -> np.ndarray:
+    """Return whole numbers with the sums n, the nearest to the given shares of them."""
+    expected = shares * n[:, np.newaxis]
+    found = np.floor(expected + 1e-9).astype(np.int64)
+    lacking = (n - found.sum(axis=1))[:, np.newaxis]
+    rank = np.argsort(np.argsort(found - expected, axis=1), axis=1)
+    return found + (rank < lacking)
 
 
 def corrected(counts: np.ndarray, n: float | None) -> tuple[np.ndarray, np.ndarray]:
@@ -89,20 +132,31 @@ class _Hypothesis:
     """A hypothesis about the cells of a table.
 
     `statistic` and `fit` are functions of corrected counts, of shape (..., n_cells), and their
-    totals: the test statistics, and the best fit under the hypothesis (probabilities, totals).
+    totals: the test statistics, and the tables that are simulated (probabilities, totals). If
+    `given_margins`, the simulated tables have the margins of the fit before noise.
     """
 
     table: NoisyTable
     dof: int
     statistic: Callable[[np.ndarray, np.ndarray], np.ndarray]
     fit: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+    given_margins: bool = False
 
     def simulate(
-        self, p: np.ndarray, totals: np.ndarray, size: int, generator: np.random.Generator
+        self,
+        p: np.ndarray,
+        totals: np.ndarray,
+        size: int,
+        generator: np.random.Generator,
+        given_margins: bool = False,
     ) -> np.ndarray:
         """Return statistics of simulated tables, of shape (size, n_tables)."""
-        table = self.table
-        drawn = _draw(table.law, totals, p, size, generator).reshape(-1, table.size)
+        table, n = self.table, np.rint(totals).astype(np.int64)
+        if given_margins and n.max() < _MAX_HYPERGEOMETRIC:
+            counts = _tables_given_margins(p.reshape(-1, *table.shape), n, size, generator)
+        else:
+            counts = generator.multinomial(n, p, size=(size, len(p))).astype(float)
+        drawn = _draw(counts.reshape(-1, table.size), table.law, generator)
         return self.statistic(*corrected(drawn, table.n_records)).reshape(size, -1)
 
     def test(self, n_resamples: int, random_state: Any) -> TestResult:
@@ -119,10 +173,11 @@ class _Hypothesis:
             generator = np.random.default_rng(random_state)
             p, totals = self.fit(counts, totals)
             larger = [
-                np.sum(self.simulate(p[i], totals[i], n_resamples, generator) >= found[i], axis=0)
+                self.simulate(p[i], totals[i], n_resamples, generator, self.given_margins)
+                >= found[i]
                 for i in row_blocks(len(flat), n_resamples * table.size, _BLOCK_CELLS)
             ]
-            pvalue = (1 + np.concatenate(larger)) / (1 + n_resamples)
+            pvalue = (1 + np.concatenate(larger, axis=1).sum(axis=0)) / (1 + n_resamples)
         return TestResult(found.reshape(shape), pvalue.reshape(shape), self.dof)
 
 
@@ -140,18 +195,26 @@ def _fit_independent(
     rows, columns = (projected(tables.sum(axis=axis), totals) for axis in (2, 1))
     if table.law.is_exact:
         return rows, columns, totals
+    per_count, variance = 1 + noise.per_count, noise.variance
     for _ in range(_FITS):
         for axis in (2, 1):
-            product = rows[:, :, np.newaxis] * columns[:, np.newaxis]
-            expected = totals[:, np.newaxis, np.newaxis] * product
-            precision = 1 / (expected + noise.variance_at(expected))
+            precision = (per_count * totals)[:, np.newaxis, np.newaxis] * rows[:, :, np.newaxis]
+            precision = precision * columns[:, np.newaxis]
+            precision += variance
+            np.reciprocal(precision, out=precision)
+            weighted = precision * tables
             if table.n_records is None:
-                fitted = np.sum(precision * product * tables, axis=(1, 2))
-                totals = np.maximum(fitted / np.sum(precision * product**2, axis=(1, 2)), 1.0)
-            other = columns[:, np.newaxis] if axis == 2 else rows[:, :, np.newaxis]
-            found = np.sum(precision * other * tables, axis=axis)
-            found = projected(found / np.sum(precision * other**2, axis=axis), totals)
-            rows, columns = (found, columns) if axis == 2 else (rows, found)
+                fitted = np.einsum("tij,ti,tj->t", weighted, rows, columns)
+                known = np.einsum("tij,ti,tj->t", precision, rows**2, columns**2)
+                totals = np.maximum(fitted / known, 1.0)
+            if axis == 2:
+                found = np.einsum("tij,tj->ti", weighted, columns)
+                found /= np.einsum("tij,tj->ti", precision, columns**2)
+                rows = projected(found, totals)
+            else:
+                found = np.einsum("tij,ti->tj", weighted, rows)
+                found /= np.einsum("tij,ti->tj", precision, rows**2)
+                columns = projected(found, totals)
     return rows, columns, totals
 
 
@@ -180,6 +243,33 @@ def _independent(counts, totals, table):
     """Return the probabilities of independent variables that fit best, and their total."""
     rows, columns, totals = _fit_independent(counts, totals, table)
     return (rows[:, :, np.newaxis] * columns[:, np.newaxis]).reshape(counts.shape), totals
+
+
+def _visible(counts, totals, table):
+    """Return the fit of independent variables without the categories that the noise hides.
+
+    The fit takes the noise of empty categories for records, so it is flatter than the truth. The
+    flatter a table is, the more of its noise is fitted, and the smaller the statistic is. Tables
+    simulated from the fit would therefore be too small, and tests would reject too often.
+    """
+    rows, columns, totals = _fit_independent(counts, totals, table)
+    first, second = rows[:, :, np.newaxis], columns[:, np.newaxis]
+    expected = totals[:, np.newaxis, np.newaxis] * first * second
+    noise = table.noise.variance_at(expected)
+    precision = 1 / (expected + noise)
+    kept, left = [], totals
+    for margin, other, axis in ((rows, second, 2), (columns, first, 1)):
+        weights = precision * other
+        deviation = np.sqrt(np.sum(noise * weights**2, axis=axis))
+        deviation /= np.sum(weights * other, axis=axis)
+        visible = totals[:, np.newaxis] * margin >= _MIN_SIGNAL * deviation
+        visible |= margin == margin.max(axis=-1, keepdims=True)
+        part = np.where(visible, margin, 0.0)
+        kept.append(part / part.sum(axis=-1, keepdims=True))
+        if table.n_records is None:
+            left = np.maximum(left * part.sum(axis=-1), 1.0)
+    product = kept[0][:, :, np.newaxis] * kept[1][:, np.newaxis]
+    return product.reshape(counts.shape), left
 
 
 def _pearson(counts, totals, table):
@@ -211,8 +301,9 @@ def independence(table: NoisyTable, *, n_resamples: int = 999, random_state: Any
     Notes
     -----
     The statistic is Pearson's, with the variance of the noise added to the expected counts. Its
-    null distribution is simulated with the estimated margins and the noise. Without noise the
-    p-value is that of Pearson's chi-squared test.
+    null distribution is simulated with the noise, given the estimated margins, in which
+    categories that the noise hides are empty. Without noise the p-value is that of Pearson's
+    chi-squared test.
 
     Examples
     --------
@@ -229,8 +320,8 @@ def _independence(table: NoisyTable) -> _Hypothesis:
     table = table.for_population()
     shape = check_two_way(table, "independence")
     dof = (shape[0] - 1) * (shape[1] - 1)
-    functions = (partial(_pearson, table=table), partial(_independent, table=table))
-    return _Hypothesis(table, dof, *functions)
+    functions = (partial(_pearson, table=table), partial(_visible, table=table))
+    return _Hypothesis(table, dof, *functions, given_margins=True)
 
 
 def homogeneity(table: NoisyTable, *, n_resamples: int = 999, random_state: Any = 0) -> TestResult:
@@ -378,7 +469,8 @@ def _trend(
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(variance > 0, found**2 / variance, 0.0)
 
-    return _Hypothesis(table, 1, statistic, partial(_independent, table=table))
+    fit = partial(_independent, table=table)
+    return _Hypothesis(table, 1, statistic, fit, given_margins=True)
 
 
 def check_values(name: str, values: ArrayLike | None, size: int) -> np.ndarray:

@@ -86,6 +86,8 @@ def estimate_counts(
     tables: Sequence[NoisyTable],
     total: float | None = None,
     row_shares: Sequence[np.ndarray | None] | None = None,
+    *,
+    exact_sums: bool = False,
 ) -> list[TableEstimate]:
     """Estimate the true counts of the tables of a model.
 
@@ -100,6 +102,10 @@ def estimate_counts(
         The public number of records in each table. If None, it is estimated.
     row_shares : sequence of ndarray or None, optional
         For tables of two variables, the expected shares of the rows. If None, they are equal.
+    exact_sums : bool, default=False
+        Whether the condition that a row has a known sum is solved, or fulfilled to first order
+        and by scaling. Scaling decreases large counts if many small ones are in doubt, which
+        matters for errors of counts, and hardly for conditional probabilities.
 
     Returns
     -------
@@ -124,7 +130,7 @@ def estimate_counts(
         # Tables with expected shares are not stacked.
         alike.setdefault(key if shares is None else place, []).append(place)
     stacks = [
-        _Stack([consistent[place] for place in places], total, expected[places[0]])
+        _Stack([consistent[place] for place in places], total, expected[places[0]], exact_sums)
         for places in alike.values()
     ]
     _estimate_variables(stacks)
@@ -220,9 +226,13 @@ class _Stack:
     """Consistent tables of the same shape and noise, along the first dimension of arrays."""
 
     def __init__(
-        self, tables: Sequence[ConsistentTable], total: float | None, row_shares: np.ndarray | None
+        self,
+        tables: Sequence[ConsistentTable],
+        total: float | None,
+        row_shares: np.ndarray | None,
+        exact_sums: bool = False,
     ):
-        self._tables, self._row_shares = tables, row_shares
+        self._tables, self._row_shares, self._exact_sums = tables, row_shares, exact_sums
         counts = [table.counts for table in tables]
         self._counts = counts[0][np.newaxis] if len(counts) == 1 else np.array(counts)
         self._variances = np.array([table.variances for table in tables])
@@ -340,4 +350,14 @@ class _Stack:
         )
         per_count = float(self._tables[0].table.noise.per_count)
         totals = totals.reshape(-1)
-        return Cells(noisy, variance, per_count, level, shares, variances, totals, total_variance)
+        return Cells(
+            noisy,
+            variance,
+            per_count,
+            level,
+            shares,
+            variances,
+            totals,
+            total_variance,
+            self._exact_sums,
+        )

@@ -37,6 +37,8 @@ _STEPS, _PSEUDO_CELLS = 8, 2.0
 # Numerical limits: the least variance of a count, absolute and relative; and the number of
 # standard deviations above 0 at which truncation changes no digit.
 _LEAST, _ROUNDING, _TINY, _FAR = 4e-4, 1e-9, np.finfo(float).tiny, 8.0
+# Largest error of a sum that is solved for, relative to it, and largest number of steps.
+_SUM_TOLERANCE, _MAX_SUM_STEPS = 1e-9, 50
 # Number of cells that are evaluated at once, and to which the weights of larger models and of
 # large rows are fitted.
 _BLOCK, _SAMPLE, _ROW_SAMPLE = 1 << 15, 1 << 13, 1 << 9
@@ -88,6 +90,7 @@ class Cells(NamedTuple):
     share_variances: np.ndarray  # variances of these shares
     totals: np.ndarray  # number of records in each row
     total_variances: np.ndarray  # variances of these numbers
+    exact_sums: bool = False  # whether rows are solved for their sums, see `given_sums`
 
     @property
     def is_wide(self) -> bool:
@@ -95,7 +98,7 @@ class Cells(NamedTuple):
 
     def rows(self, chosen: slice | list[int]) -> "Cells":
         """Return some of the rows."""
-        fields = [each if isinstance(each, float) else each[chosen] for each in self]
+        fields = [each if isinstance(each, float | bool) else each[chosen] for each in self]
         return Cells(*fields)  # type: ignore[arg-type]
 
     def columns(self, chosen: slice | np.ndarray) -> "Cells":
@@ -231,7 +234,8 @@ class _Batch(NamedTuple):
         mean, variance = self.moments(self.row_weights(common))
         totals = np.concatenate([cells.totals for cells in groups])
         total_variances = np.concatenate([cells.total_variances for cells in groups])
-        mean = given_sums(mean, variance, totals, total_variances, self.rows)
+        exact = groups[0].exact_sums
+        mean = given_sums(mean, variance, totals, total_variances, self.rows, exact)
         sums = np.add.reduceat(mean, self.rows.starts).take(self.rows.of_cells)
         moments = np.array([mean / sums, variance / sums**2])
         ends = np.cumsum([cells.noisy.size for cells in groups])
@@ -263,16 +267,22 @@ def given_sums(
     sums: np.ndarray,
     sum_variances: np.ndarray,
     rows: _Rows,
+    exact: bool = False,
 ) -> np.ndarray:
     """Return means of counts given the sums of their rows, to first order in the difference.
 
     This is the regression of independent counts on a sum that is known up to a variance. Means
-    stay positive.
+    stay positive: small ones decrease by less than the regression says. The sum is then too
+    large, and scaling to it takes the rest from the largest counts. If `exact`, the multiplier of
+    each row is solved for, so that nothing is left.
     """
     weights = mean * _ROUNDING
     weights += variance
+    free = np.maximum(sum_variances, _TINY)
     tilt = sums - np.add.reduceat(mean, rows.starts)
-    tilt /= np.add.reduceat(weights, rows.starts) + np.maximum(sum_variances, _TINY)
+    tilt /= np.add.reduceat(weights, rows.starts) + free
+    if exact:
+        tilt = _solved_tilts(tilt, mean, weights, sums, free, rows)
     weights *= tilt.take(rows.of_cells)
     # A decrease by t becomes m**2 / (m + t), which is the same to first order.
     adjusted = np.maximum(-weights, _TINY)
@@ -281,6 +291,23 @@ def given_sums(
     adjusted *= mean
     adjusted += np.maximum(weights, 0.0, out=weights)
     return adjusted
+
+
+def _solved_tilts(tilt, mean, weights, sums, free, rows: _Rows) -> np.ndarray:
+    """Return multipliers t of rows for which the counts add up to ``sums - free * t``.
+
+    Newton's method. Sums increase with t. They are linear above 0 and convex below, so all steps
+    after the first one, the given tilts, decrease to the solution.
+    """
+    for _ in range(_MAX_SUM_STEPS):
+        down = np.maximum(-weights * tilt.take(rows.of_cells), 0.0)
+        kept = mean / (mean + down + _TINY)
+        up = np.maximum(weights * tilt.take(rows.of_cells), 0.0)
+        excess = np.add.reduceat(mean * kept + up, rows.starts) + free * tilt - sums
+        if np.all(np.abs(excess) <= _SUM_TOLERANCE * sums):
+            break
+        tilt = tilt - excess / (np.add.reduceat(weights * kept**2, rows.starts) + free)
+    return tilt
 
 
 def _interpolated(cells: Cells, prior: Prior, common: np.ndarray) -> Posterior:
@@ -335,7 +362,7 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
             exact = _Batch.from_cells([row.columns(beyond[chosen])], prior)
             posterior[:, place, beyond[chosen]] = exact.moments(weights[:, place : place + 1])
         mean, variance = posterior[:, place]
-        mean[:] = given_sums(mean, variance, row.totals, row.total_variances, whole)
+        mean[:] = given_sums(mean, variance, row.totals, row.total_variances, whole, row.exact_sums)
     return posterior
 
 

@@ -266,6 +266,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             unit, bound = records.counted.unit, ContributionBound(records.weights.bound)
             releases = self._plan(context.budget, unit, bound, len(records.unlisted))
             n_public = self._public_size(records.counted, context.budget)
+            if not context.is_private and self.n_samples is None:
+                n_public = records.total_weight  # a weight of 2 is then the same as two records
             self._warn_of_leak(leaks)
 
             releases.start(self._charge(*releases.joint.as_charge(), unit))
@@ -766,3 +768,29 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             tags.input_tags.categorical = tags.input_tags.string = tags.input_tags.allow_nan = True
         tags.classifier_tags.poor_score = True
         return tags
+
+
+def classifier_from_tables(
+    schema: Schema,
+    target: Hashable,
+    noisy: GivenCounts,
+    counts: Mapping[Hashable, np.ndarray],
+    sigma: float,
+    report: PrivacyReport,
+) -> PrivateTableClassifier:
+    """Return a classifier made of noisy tables that were released before.
+
+    `counts` are estimates of the tables of classes by columns, with classes in the order of the
+    schema, `sigma` is the deviation of the noise, and `report` the guarantee of the release.
+    """
+    model = PrivateTableClassifier(schema)
+    known = declared_labels(schema, target)
+    model._schema_, model.classes_ = schema, check_classes(known)
+    order = [known.tolist().index(label) for label in model.classes_.tolist()]
+    model._set_columns(list(counts), has_public_bins=True)
+    model._bins_ = [np.arange(column.n_codes) for column in model._columns_]
+    ordered = [column.is_ordered for column in model._columns_]
+    tables, estimate = noisy.estimate([*counts.values()], order, sigma, ordered, _MAX_CELLS)
+    model._set_model(estimate.model, tables, estimate.variances)
+    model.privacy_ = report
+    return model

@@ -47,6 +47,9 @@ from ..schema import (
 )
 from .model import (
     AdditiveModel,
+    ClassTables,
+    Covariance,
+    Estimate,
     MergedCells,
     ResidualSums,
     reference_probabilities,
@@ -479,6 +482,11 @@ class EncodedRecords:
     counted: CountedRows
     unlisted: Mapping[int, Numbering]  # distinct values of columns without public values
 
+    @property
+    def total_weight(self) -> float:
+        values = self.weights.values
+        return float(len(self.labels) if values is None else values.sum())
+
     def select_names(self, releases: Releases) -> dict[int, Categories]:
         """Release the names of columns without public values, and encode these columns."""
         values = self.weights.values
@@ -588,7 +596,7 @@ class RecordCounts:
 
 
 class GivenCounts:
-    """Exact tables that the user counted, for columns with public bins."""
+    """Exact tables that the user counted, or noisy ones, for columns with public bins."""
 
     def __init__(self, classes: list[np.ndarray], pairs: Mapping[tuple[int, int], np.ndarray]):
         self._classes, self._pairs = classes, pairs
@@ -608,3 +616,29 @@ class GivenCounts:
                 np.add.at(merged, np.ix_(rows, columns), self._pairs[first, second])
                 counts[a, b] = merged
         return counts
+
+    def estimate(
+        self,
+        counts: Sequence[np.ndarray],
+        order: list[int],
+        sigma: float,
+        ordered: Sequence[bool],
+        max_cells: int,
+    ) -> tuple[ClassTables, Estimate]:
+        """Estimate the model from these tables, if they are noisy, with classes in an order.
+
+        `counts` are estimates of the tables of classes.
+        """
+        noisy, found = ([table[order] for table in each] for each in (self._classes, counts))
+        tables = ClassTables(noisy, sigma, found)
+        estimate = Estimate.from_tables(tables)
+        cells = MergedCells.from_tables(tables, ordered, max_cells)
+        if len(cells.columns) < 2:
+            return tables, estimate
+        upper = self.count_pairs(cells)
+        # The noise of the cells that are merged adds up.
+        weights = np.array(
+            [size / len(g) for size, g in zip(cells.sizes, cells.groups, strict=True)]
+        )
+        pairs = Covariance.from_pairs(cells, upper + upper.T, sigma, weights, tables.n_records)
+        return tables, estimate.correct(pairs)
