@@ -7,7 +7,7 @@ section 16, has the formulas.
 """
 
 from ..mechanisms.tables import Noise
-from .estimates import TableEstimate, estimate_counts, estimate_histogram
+from .estimates import TableEstimate, draw_counts, estimate_counts, estimate_histogram
 from .margins import ConsistentTable, NoisyTable, make_consistent, reconcile_tables
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Noise",
     "NoisyTable",
     "TableEstimate",
+    "draw_counts",
     "estimate_counts",
     "estimate_histogram",
     "make_consistent",
