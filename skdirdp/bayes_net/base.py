@@ -339,6 +339,8 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         unit = self.privacy_.unit.max_rows
         model = copy(self)
         model.__dict__.pop("model_", None)
+        # Records follow the drawn tables alone, and not a separate model of the target.
+        model.__dict__["_target_model_"] = None
         model._draws_evenly = False
         model.probabilities_ = {}
         for node, family in self._families.items():
