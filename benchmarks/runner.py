@@ -20,7 +20,7 @@ from . import figures
 from .experiment import Experiment, Row, Settings
 
 _ROOT = Path(__file__).resolve().parent.parent
-_VERSIONS = ("numpy", "scipy", "scikit-learn", "pgmpy", "dp-accounting", "randomgen", "pandas")
+_VERSIONS = ("numpy", "scipy", "scikit-learn", "pgmpy", "dp-accounting", "cryptography", "pandas")
 
 
 def run(experiment: Experiment, settings: Settings, out: Path, jobs: int = 1) -> pd.DataFrame:

@@ -11,6 +11,7 @@ floating-point arithmetic.
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, reduce
 from itertools import islice
 from math import prod
 from typing import Any
@@ -208,79 +209,131 @@ def count_categories(
 class ColumnBlock:
     """Columns that are counted together: codes of the combinations of their states."""
 
-    start: int
+    start: int  # position of the first column
     sizes: list[int]
     codes: np.ndarray
-    has_state: np.ndarray | None  # 1 where a combination has a state; None for a single column
 
-    @classmethod
-    def from_columns(cls, start: int, sizes: list[int], codes: list[np.ndarray]) -> "ColumnBlock":
-        joint = codes[0]
-        for each, size in zip(codes[1:], sizes[1:], strict=True):
-            joint = joint * np.int64(size) + each
-        if len(sizes) == 1:
-            return cls(start, sizes, joint, None)
-        states = [each.ravel() for each in np.indices(sizes)]
-        identities = [np.eye(size)[each] for size, each in zip(sizes, states, strict=True)]
-        return cls(start, sizes, joint, np.hstack(identities))
+    @cached_property
+    def n_cells(self) -> int:
+        return prod(self.sizes)
+
+    @cached_property
+    def _states(self) -> list[np.ndarray]:
+        """State of each column in each combination."""
+        return [each.ravel() for each in np.indices(self.sizes)]
+
+    @cached_property
+    def _has_state(self) -> np.ndarray:
+        """1 where a combination has a state of a column."""
+        pairs = zip(self.sizes, self._states, strict=True)
+        return np.hstack([np.eye(size)[states] for size, states in pairs])
+
+    def join(self, other: "ColumnBlock") -> "ColumnBlock":
+        """Return one block of the columns of both."""
+        n_cells = self.n_cells * other.n_cells
+        codes = np.empty(len(self.codes), dtype=np.min_scalar_type(n_cells))
+        for rows in row_blocks(len(codes), 1, _CELLS):
+            block = self.codes[rows].astype(np.intp)
+            block *= other.n_cells
+            block += other.codes[rows]
+            codes[rows] = block
+        return ColumnBlock(self.start, [*self.sizes, *other.sizes], codes)
+
+    def merge_states(self, groups: Sequence[np.ndarray], start: int) -> "ColumnBlock":
+        """Return a block with the group of each state, without columns that have one group."""
+        sizes = [int(group.max()) + 1 for group in groups]
+        codes = np.zeros(self.n_cells, dtype=np.intp)
+        for group, states, size in zip(groups, self._states, sizes, strict=True):
+            codes = codes * size + group[states]
+        codes = codes.astype(np.min_scalar_type(prod(sizes)))
+        return ColumnBlock(start, [size for size in sizes if size > 1], codes.take(self.codes))
+
+    def add_effects(self, effects: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the sum of the effects of the states of each combination."""
+        return reduce(
+            np.add, (effect[states] for effect, states in zip(effects, self._states, strict=True))
+        )
 
     def sum_states(self, table: np.ndarray) -> np.ndarray:
         """Return counts of the states of each column, from rows that are combinations."""
-        return table if self.has_state is None else self.has_state.T @ table
+        return table if len(self.sizes) == 1 else self._has_state.T @ table
 
     def count_pairs(self, other: "ColumnBlock", weights: Weights = UNWEIGHTED) -> np.ndarray:
         """Return the exact counts of all pairs of states; multiples of a grid add up exactly."""
-        n_cells, n_others = prod(self.sizes), prod(other.sizes)
         if other is self:
-            joint = np.diag(count_cells(self.codes, n_cells, weights))
+            joint = np.diag(count_cells(self.codes, self.n_cells, weights))
         else:
-            cells = self.codes * np.int64(n_others) + other.codes
-            joint = count_cells(cells, n_cells * n_others, weights).reshape(n_cells, -1)
-        return other.sum_states(self.sum_states(joint).T).T
+            both = self.join(other)
+            joint = count_cells(both.codes, both.n_cells, weights).reshape(self.n_cells, -1)
+        counts = other.sum_states(self.sum_states(joint).T).T
+        check_exact(counts, weights.grid)
+        return counts
 
 
-def column_blocks(codes: Sequence[np.ndarray], sizes: Sequence[int]) -> list[ColumnBlock]:
+def join_blocks(
+    blocks: Sequence[ColumnBlock], max_cells: int = _MAX_BLOCK_CELLS
+) -> list[ColumnBlock]:
+    """Join adjacent blocks while they have few combinations of states."""
+    joined: list[ColumnBlock] = []
+    for block in blocks:
+        if joined and joined[-1].n_cells * block.n_cells <= max_cells:
+            block = joined.pop().join(block)
+        joined.append(block)
+    return joined
+
+
+def column_blocks(
+    codes: Sequence[np.ndarray], sizes: Sequence[int], max_cells: int = _MAX_BLOCK_CELLS
+) -> list[ColumnBlock]:
     """Group adjacent columns into blocks with few combinations of states."""
-    blocks, start = [], 0
-    for stop in range(1, len(sizes) + 1):
-        if stop == len(sizes) or prod(sizes[start : stop + 1]) > _MAX_BLOCK_CELLS:
-            part = slice(start, stop)
-            blocks.append(ColumnBlock.from_columns(start, list(sizes[part]), list(codes[part])))
-            start = stop
-    return blocks
+    pairs = zip(codes, sizes, strict=True)
+    singles = [ColumnBlock(start, [int(n)], each) for start, (each, n) in enumerate(pairs)]
+    return join_blocks(singles, max_cells)
 
 
 def sum_vectors(
-    vectors: np.ndarray,
-    columns: Sequence[np.ndarray],
-    sizes: Sequence[int],
+    vectors: Iterable[tuple[slice, np.ndarray]],
+    n_entries: int,
+    blocks: Sequence[ColumnBlock],
     norm: float,
     weights: Weights,
 ) -> np.ndarray:
-    """Return the sums of the records' vectors, by the category of each column.
+    """Return the sums of the records' vectors, by the state of each column.
 
-    A vector has an l2 norm of at most `norm`, before weighting, and is added to one category of
-    each column. Entries are rounded towards 0 to the grid of the weights, so that the sums are
-    exact. The result has a row for each category of the first column, then of the second, ...
+    `vectors` has slices of records, in their order, and an array of shape (n_records, n_entries)
+    for each. A vector has an l2 norm of at most `norm`, before weighting, and is added to one state
+    of each column. Entries are rounded towards 0 to the grid of the weights, so that the sums are
+    exact. The result has a row for each state of the first column, then of the second, ...
     """
-    starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.intp)
-    sums = np.zeros((starts[-1], vectors.shape[1]))
     grid = ContributionBound(weights.bound).grid
-    for rows in row_blocks(len(vectors), vectors.shape[1], _ENTRIES):
-        block, weight = vectors[rows].astype(np.float64), weights[rows]
-        if weight is not None:
-            block *= weight[:, np.newaxis]
-        if not weights.exact:
-            # Far more than the rounding errors of norms and products, far below any effect.
-            block = np.trunc(block * ((1 - _NORM_SLACK) / grid)) * grid
-            norms = np.square(block).sum(axis=1).max(initial=0.0)
-            _check(norms <= (norm * weights.bound) ** 2)  # False for NaN
-        for column, start, size in zip(columns, starts, sizes, strict=False):
-            cells = _copy_groups(column[rows], size)
-            for entry, values in enumerate(block.T):
-                sums[start : start + size, entry] += np.bincount(cells, values, size)
-    check_exact(np.abs(sums), None if weights.exact else grid)
-    return sums
+    sizes = [block.n_cells for block in blocks]
+    starts = np.cumsum([0, *sizes])
+    sums, stop = np.zeros((n_entries, starts[-1])), 0
+    for part, values in vectors:
+        _check(part.start >= stop)  # no record is added twice
+        stop = part.stop
+        for rows in row_blocks(len(values), n_entries, _ENTRIES):
+            counted = slice(part.start + rows.start, part.start + rows.stop)
+            # A copy with one row for each entry of the vectors.
+            block, weight = np.array(values[rows].T, dtype=np.float64, order="C"), weights[counted]
+            if weight is not None:
+                block *= weight
+            if not weights.exact:
+                # Far more than the rounding errors of norms and products, far below any effect.
+                block *= (1 - _NORM_SLACK) / grid
+                np.trunc(block, out=block)  # in steps of the grid
+                norms = np.einsum("ij,ij->j", block, block).max(initial=0.0)
+                _check(norms <= (norm * weights.bound / grid) ** 2)  # False for NaN
+            for columns, start, size in zip(blocks, starts, sizes, strict=False):
+                cells = _copy_groups(columns.codes[counted], size)
+                for total, entries in zip(sums, block, strict=True):
+                    total[start : start + size] += np.bincount(cells, entries, size)
+    if not weights.exact:
+        sums *= grid  # a power of two
+    pairs = zip(blocks, np.split(sums.T, starts[1:-1]), strict=True)
+    table = np.vstack([columns.sum_states(part) for columns, part in pairs])
+    check_exact(np.abs(table), None if weights.exact else grid)
+    return table
 
 
 def check_given_counts(

@@ -2,24 +2,91 @@
 
 import os
 from numbers import Integral
-from typing import Any
+from threading import Lock
+from typing import Any, TypeAlias
 
 import numpy as np
-from randomgen import AESCounter
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from ._messages import warn
 from .exceptions import PrivacyLeakWarning
 
+# Small draws share one call of the cipher.
+_MIN_BLOCKS = 512
 
-def noise_generator(random_state: Any = None) -> np.random.Generator:
-    """Return the generator of the noise; warn if it is reproducible.
 
-    By default it is AES-128 in counter mode with a fresh key from the operating system, so its
-    output cannot be predicted from releases. The key is set directly: a `seed` would be expanded
-    by a generator that is not cryptographic.
+class SecureGenerator:
+    """Generator of AES-128 in counter mode, with a key from the operating system.
+
+    Words are ciphertexts of the numbers 0, 1, ..., so they cannot be predicted from releases, and
+    no two draws use the same number. A forked process draws a key of its own. Copies would repeat
+    the words, so a generator can be neither copied nor pickled.
+
+    It has only the methods of numpy's generators that noise needs.
     """
+
+    def __init__(self) -> None:
+        self._set_key()
+
+    def _set_key(self) -> None:
+        # Each number is encrypted by itself, which is the definition of the counter mode.
+        key = algorithms.AES(_fresh_key().to_bytes(16, "little"))
+        self._encryptor = Cipher(key, modes.ECB()).encryptor()
+        self._n_blocks = 0
+        self._unused = np.empty(0, np.uint64)
+        # Another thread may have held the lock when the process was forked.
+        self._lock = Lock()
+        self._process = os.getpid()
+
+    def words(self, size: int) -> np.ndarray:
+        """Draw independent words of 64 uniform bits."""
+        if self._process != os.getpid():
+            self._set_key()
+        with self._lock:
+            if size > self._unused.size:
+                self._encrypt(max((size - self._unused.size + 1) // 2, _MIN_BLOCKS))
+            words, self._unused = self._unused[:size], self._unused[size:]
+        return words
+
+    def _encrypt(self, n_blocks: int) -> None:
+        """Append the words of the next blocks of the counter."""
+        blocks = np.zeros((n_blocks, 2), np.uint64)
+        blocks[:, 0] = np.arange(self._n_blocks, self._n_blocks + n_blocks)
+        self._n_blocks += n_blocks
+        start, end = self._unused.size, self._unused.size + 2 * n_blocks
+        words = np.empty(end + 2, np.uint64)  # the cipher needs room for one more block
+        words[:start] = self._unused
+        self._encryptor.update_into(_as_bytes(blocks), _as_bytes(words[start:]))
+        self._unused = words[:end]
+
+    def integers(self, high: int) -> int:
+        """Draw an integer from 0 to `high - 1`."""
+        end = (1 << 64) // high * high
+        while (word := int(self.words(1)[0])) >= end:
+            pass
+        return word % high
+
+    def bytes(self, length: int) -> bytes:
+        """Draw bytes."""
+        return self.words(-(-length // 8)).tobytes()[:length]
+
+    def permutation(self, n: int) -> np.ndarray:
+        """Draw an order of the numbers below n."""
+        # Two of the words are equal with a probability below n^2 / 2^65.
+        return np.argsort(self.words(n), kind="stable")
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a generator of secure noise cannot be copied or pickled")
+
+
+#: Generator of noise: secure without a seed, one of numpy with a seed.
+NoiseGenerator: TypeAlias = np.random.Generator | SecureGenerator
+
+
+def noise_generator(random_state: Any = None) -> NoiseGenerator:
+    """Return the generator of the noise; warn if it is reproducible."""
     if random_state is None:
-        return np.random.Generator(AESCounter(key=_fresh_key()))
+        return SecureGenerator()
     generator = sampling_generator(random_state)
     warn(
         "random_state is given: anyone who knows it can remove the noise. "
@@ -48,3 +115,7 @@ def sampling_generator(random_state: Any = None) -> np.random.Generator:
 def _fresh_key() -> int:
     """Return a key of 128 bits from the operating system."""
     return int.from_bytes(os.urandom(16), "little")
+
+
+def _as_bytes(words: np.ndarray) -> memoryview:
+    return words.ravel().view(np.uint8).data

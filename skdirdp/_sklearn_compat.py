@@ -12,7 +12,7 @@ from sklearn.base import _fit_context
 from sklearn.pipeline import _name_estimators
 from sklearn.utils import _safe_indexing, validation
 from sklearn.utils._metadata_requests import _routing_enabled
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, Options, StrOptions
 from sklearn.utils.validation import (
     _check_feature_names_in,
     _check_method_params,
@@ -26,6 +26,7 @@ from .schema import as_labels, as_numbers, list_cells
 __all__ = [
     "HasMethods",
     "Interval",
+    "Options",
     "StrOptions",
     "_check_feature_names_in",
     "_check_method_params",
@@ -34,6 +35,7 @@ __all__ = [
     "_name_estimators",
     "_num_samples",
     "_routing_enabled",
+    "check_callbacks",
     "take_records",
     "validate_records",
 ]
@@ -61,6 +63,20 @@ def validate_records(
         if skip_checks:
             return validate_data(estimator, X, y, reset=reset, skip_check_array=True)
         return validate_data(estimator, as_numbers(X), as_labels(y), reset=reset, **checks)
+
+
+def check_callbacks(callbacks: Sequence[Any]) -> None:
+    """Raise an error if a callback of scikit-learn is not its progress bar.
+
+    Callbacks receive the records and the estimators of all tasks, such as every run of a search.
+    """
+    for callback in callbacks:
+        kind = type(callback)
+        if (kind.__module__.partition(".")[0], kind.__name__) != ("sklearn", "ProgressBar"):
+            raise TypeError(
+                "callbacks must be instances of ProgressBar, because others could store exact "
+                f"scores of private records; got an instance of {kind.__name__}"
+            )
 
 
 def take_records(X: Any, positions: np.ndarray) -> Any:

@@ -17,9 +17,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from ._contributions import count_cells
 from ._messages import describe_not_covered, format_exact, plural, suppress_external_warnings, warn
 from ._persons import MOST_ROWS, RECORD, CountedRows, Unit, check_person
-from ._random import noise_generator
+from ._random import NoiseGenerator, noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_integer, check_real
 from .accounting import Composition, NoPrivacy
@@ -28,17 +29,22 @@ from .accounting.composition import PrivacyCurves
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
 from .inference import NoisyTable
-from .mechanisms import JointMechanism, Mechanism
+from .mechanisms import GaussianMechanism, JointMechanism, Mechanism
+from .mechanisms.additive import SelectionMechanism
 from .mechanisms.base import Request
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
-from .mechanisms.tables import CountTable
+from .mechanisms.splitting import calibrate_gaussian, split_with_selection
+from .mechanisms.tables import ContributionBound, CountTable
 from .reporting.exports import card_sections, registry_entry
 from .reporting.pages import model_card, model_page, write
 from .reporting.statements import Claim, model_statement
+from .schema import MISSING_STATE, Categories, sort_values
 
 # Pickles of fitted models refer to its public module.
 Unit.__module__ = __name__
+# State of values that occur in too few records.
+_OTHER_STATE = "other"
 
 
 @dataclass(frozen=True)
@@ -245,7 +251,7 @@ class PrivateEstimator(BaseEstimator):
 
     def _charge(
         self, spent: PrivacyCurves, releases: int = 1, unit: Unit = RECORD
-    ) -> np.random.Generator | None:
+    ) -> NoiseGenerator | None:
         """Charge the accountant, and return the generator of the noise, None without noise."""
         context = ReleaseContext.current()
         if context is not None:
@@ -364,7 +370,7 @@ class ReleasePlan:
         """Return a mechanism for each of `tables`, all within a budget."""
         return self.estimator._calibrate(self.tables, budget) if self.tables else ()
 
-    def draw(self, generator: np.random.Generator | None) -> list[Release]:
+    def draw(self, generator: NoiseGenerator | None) -> list[Release]:
         """Draw the tables, after they were charged."""
         return self.as_releases(Mechanism.draw_all(self.requests, generator), self.mechanisms)
 
@@ -584,3 +590,58 @@ class NoisyTablesMixin:
                 "without weights"
             )
         return dict(self._noisy_tables_)
+
+
+# Columns without public values ------------------------------------------------------------
+
+
+def calibrate_with_names(
+    budget: Budget,
+    relation: str,
+    contribution: ContributionBound,
+    n_columns: int,
+    share: float,
+    names: ContributionBound | None = None,
+) -> tuple[GaussianMechanism, list[SelectionMechanism]]:
+    """Calibrate one Gaussian release, and the selection of names in some columns.
+
+    The selections have `share` of the budget, if there are any. `contribution` bounds a record in
+    the table, and `names` in the names of a column; if None, they are equal.
+    """
+    epsilon, delta, order = budget.epsilon, budget.delta, budget.order
+    if not n_columns:
+        return calibrate_gaussian(epsilon, delta, order, relation, contribution), []
+    if order is not None and budget.is_private:
+        raise ValueError(
+            "order must be None if any column has no public values: a value that occurs in one "
+            "record is published with a small probability, which makes every Renyi divergence "
+            "infinite. Use delta instead of order, or declare the values"
+        )
+    return split_with_selection(epsilon, delta, relation, contribution, n_columns, share, names)
+
+
+def select_categories(
+    mechanism: SelectionMechanism,
+    codes: np.ndarray,
+    distinct: Sequence[Any],
+    generator: NoiseGenerator | None,
+) -> Categories:
+    """Release the values that occur in enough records as states, and one state for all others.
+
+    `codes` are positions of the counted records among the distinct values, negative for records
+    without one. Each distinct value must occur.
+    """
+    counts = count_cells(codes[codes >= 0], len(distinct))
+    # Noise on a count of 0 would publish a name that occurs in no counted record.
+    if not counts.all():
+        raise AssertionError("a name that occurs in no counted record was about to be published")
+    # An additional count without a name, so that the table is never empty.
+    published = mechanism.draw(np.append(counts, 0.0), generator)[:-1]
+    found = [distinct[i] for i in np.flatnonzero(published > 0).tolist()]
+    # Sorted, because the order of the data would reveal the data. The text that stands for
+    # missing values cannot be a state.
+    names = sort_values(name for name in found if name != MISSING_STATE)
+    other = _OTHER_STATE
+    while other in names:
+        other = f"({other})"
+    return Categories(tuple(names), other)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils.validation import check_is_fitted
 
 from ._contributions import count_names
 from ._docs import shared_docs
@@ -41,9 +42,10 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     max_df, min_df : float in [0, 1] or int, default=1.0 and 1
         As for `CountVectorizer`, but compared with noisy counts. `min_df` can raise the
         threshold but not lower it.
-    max_features : int, default=10000
+    max_features : int or None, default=10000
         Largest vocabulary; the words with the largest noisy counts are kept. In a
-        `PrivatePipeline` it is the public number of columns of the next step.
+        `PrivatePipeline` it is the public number of columns of the next step, and must be given.
+        None means no limit.
     {epsilon, delta, adjacency}
     n_samples : float, default=None
         Public number of records, used if `max_df` or `min_df` is a fraction. If None, the
@@ -83,7 +85,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         },
         "delta": [Interval(Real, 0, 1, closed="neither")],
         "max_words": [Interval(Integral, 1, None, closed="left")],
-        "max_features": [Interval(Integral, 1, None, closed="left")],
+        "max_features": [Interval(Integral, 1, None, closed="left"), None],
     }
 
     # A threshold fails with a small probability, which no Renyi divergence allows.
@@ -108,7 +110,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         max_words: int = 20,
         max_df: float = 1.0,
         min_df: float = 1,
-        max_features: int = 10_000,
+        max_features: int | None = 10_000,
         vocabulary: Any = None,
         binary: bool = False,
         dtype: Any = np.int64,
@@ -177,18 +179,21 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         self._warn_for_unused_params()
         with self._fitting() as context:
             self._validate_vocabulary()
+            analyze = self.build_analyzer()  # errors of parameters are shown
             with errors_without_data(raw_documents=raw_documents):
                 documents = list(raw_documents)
             counted = select_rows(groups, len(documents), self.max_rows)
             if self.fixed_vocabulary_:
+                self._warn_of_upper_case()
                 context.release(ReleasePlan(self, context, [], counted))
                 return self
             if counted.rows is not None:
                 documents = [documents[row] for row in counted.rows]
             with errors_without_data(raw_documents=raw_documents):
-                words, counts = self._count(documents)
+                words, counts = self._count(map(analyze, documents))
             lowest, highest, leaks = self._frequencies(counted, context.budget)
-            size = int(self.max_features) + 1
+            # The noise depends only on the bound. The number of words of the data is not public.
+            size = 2 if self.max_features is None else int(self.max_features) + 1
             bound = ContributionBound(1.0, float(self.max_words))
             table = CountTable(float(self.n_samples or 1), size, 1, bound)
             plan = ReleasePlan(self, context, [(table, counts)], counted, leaks)
@@ -207,10 +212,19 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
                 )
         return self
 
-    def _count(self, documents: Sequence[Any]) -> tuple[list[Any], np.ndarray]:
+    def _warn_of_upper_case(self) -> None:
+        """Warn of words of a given vocabulary that are never found, as `CountVectorizer` does."""
+        words = self.vocabulary_ if self.lowercase else ()
+        if any(character.isupper() for word in words for character in str(word)):
+            warn(
+                "Upper case characters found in vocabulary while 'lowercase' is True. These "
+                "entries will not be matched with any documents"
+            )
+
+    def _count(self, documents: Iterable[Iterable[Any]]) -> tuple[list[Any], np.ndarray]:
         """Return the sorted words, and the exact number of records with each."""
         other_words: dict[tuple, Any] = {}
-        keys = (_word_keys(words, other_words) for words in map(self.build_analyzer(), documents))
+        keys = (_word_keys(words, other_words) for words in documents)
         counter = count_names(keys, int(self.max_words))
         order = sorted(counter, key=lambda key: key if key in other_words else type_and_value(key))
         # An additional count without a word, so that the table is never empty.
@@ -234,6 +248,21 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         """
         raw_documents = raw_documents if isinstance(raw_documents, str) else [*raw_documents]
         return self.fit(raw_documents, y, groups).transform(raw_documents)
+
+    def to_sklearn(self) -> CountVectorizer:
+        """Return the released vocabulary as a `CountVectorizer`.
+
+        Returns
+        -------
+        CountVectorizer
+            Fitted.
+        """
+        check_is_fitted(self, "vocabulary_")
+        parameters = self.get_params(deep=False)
+        names = CountVectorizer().get_params()
+        words = CountVectorizer(**{name: parameters[name] for name in names})
+        words.vocabulary_, words.fixed_vocabulary_ = dict(self.vocabulary_), self.fixed_vocabulary_
+        return words
 
     def decode(self, doc: Any) -> str:
         """Return the text of a record; the position in a file is restored.
@@ -274,15 +303,16 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         return [calibrate_selection(budget.epsilon, budget.delta, relation, table.contribution)]
 
     def _public_output(self) -> dict[str, Any]:
-        size = len(self.vocabulary_) if self.fixed_vocabulary_ else int(self.max_features)
-        return {"n_columns": size}
+        if self.fixed_vocabulary_:
+            return {"n_columns": len(self.vocabulary_)}
+        return {} if self.max_features is None else {"n_columns": int(self.max_features)}
 
     def _set_fitted_attributes(
         self, words: Sequence[Any], counts: np.ndarray, lowest: float, highest: float
     ) -> None:
         """Set the vocabulary from the released counts."""
         within = np.flatnonzero((counts > 0) & (counts >= lowest) & (counts <= highest))
-        largest = within[np.argsort(-counts[within], kind="stable")[: int(self.max_features)]]
+        largest = within[np.argsort(-counts[within], kind="stable")[: self.max_features]]
         # Equal words of several types, such as 1 and True, are one; the first is its name.
         first: dict[Any, int] = {}
         for i in np.sort(largest).tolist():

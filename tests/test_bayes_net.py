@@ -441,8 +441,11 @@ def test_the_target_may_change_after_fitting():
     X = weather()
     model = public(target=None).fit(X)
     assert not hasattr(model, "classes_")
-    with pytest.raises(ValueError, match="target must be given"):
-        model.predict(X)
+    for method in ("predict", "predict_proba"):
+        assert not hasattr(model, method)
+        with pytest.raises(AttributeError, match=f"no attribute '{method}'") as caught:
+            getattr(model, method)
+        assert str(caught.value.__cause__) == "target must be given to predict; got None"
     for target in WEATHER:
         model.set_params(target=target)
         assert model.predict_proba(X).shape == (len(X), len(STATES[target]))

@@ -29,6 +29,7 @@ from skdirdp.accounting import ApproximateDP, Composition
 from skdirdp.displays import (
     BayesNetDisplay,
     BudgetCurveDisplay,
+    ForestDisplay,
     HistogramDisplay,
     LedgerDisplay,
     MarginsDisplay,
@@ -36,6 +37,7 @@ from skdirdp.displays import (
     TradeOffDisplay,
 )
 from skdirdp.displays.network import layered
+from skdirdp.inference import Estimate
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 
 plt = pytest.importorskip("matplotlib.pyplot")
@@ -127,6 +129,29 @@ def test_a_display_has_a_title_and_room_for_its_labels(draw):
     _, titled = plt.subplots()
     titled.set_title("mine")
     assert draw(ax=titled).ax_.get_title() == "mine"
+
+
+def test_long_labels_of_intervals_are_wrapped_and_not_cut():
+    names = [f"Department of {part} - Department of surgery" for part in ("neurology", "medicine")]
+    estimate = Estimate(np.array([0.1, 0.2]), np.array([0.0, 0.1]), np.array([0.2, 0.3]), 0.95)
+    name = "difference of the share of records with readmitted = 1, by department"
+    display = ForestDisplay.from_estimates(estimate, names, name=name)
+    display.figure_.canvas.draw()
+    ax, inside = display.ax_, display.figure_.bbox
+    for artist in [ax.xaxis.label, *ax.get_yticklabels()]:
+        box = artist.get_window_extent()
+        assert inside.x0 <= box.x0 <= box.x1 <= inside.x1
+        assert inside.y0 <= box.y0 <= box.y1 <= inside.y1
+    assert " ".join(ax.get_xlabel().split()) == name
+
+
+def test_axes_start_at_zero_and_bands_of_accuracies_end_at_one():
+    assert draw_profile().ax_.get_xlim()[0] == 0
+    attacks = TradeOffDisplay.from_mechanism(DIRICHLET).ax_
+    assert attacks.get_xlim() == attacks.get_ylim() == (0, 1)
+    curve = BudgetCurveDisplay.from_results([1, 2], [[0.7, 1.0], [1.0, 1.0]], score_name="accuracy")
+    (band,) = curve.ax_.collections
+    assert band.get_paths()[0].vertices[:, 1].max() == 1
 
 
 @pytest.mark.parametrize("draw", EVERY_DISPLAY)

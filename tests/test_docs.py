@@ -8,8 +8,10 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from benchmarks.methods import by_method
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
 from skdirdp.accounting import ApproximateDP
 from skdirdp.command import main
@@ -242,10 +244,16 @@ def test_an_adaptive_limit_is_explained_by_one_sentence_and_by_numbers_that_hold
     assert not accountant.affords(kind, releases=7 * releases)
 
 
-def test_the_readme_shows_the_spent_share_of_its_limit():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    block = re.search(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)[1]
-    names: dict = {}
-    exec(compile(block, "README.md", "exec"), names)
-    shown = re.search(r"print\(accountant\)  # (.*?):", block)[1]
-    assert shown in repr(names["accountant"])
+def test_the_gain_of_exact_calibration_is_that_of_the_results():
+    models = pd.read_csv(ROOT / "benchmarks" / "results" / "naive-bayes.csv")
+    divergences = by_method(models, "expected_kl").xs("DP", level="guarantee")
+    ratios = divergences.div(divergences["Dirichlet, Algorithm 1"], axis=0)
+    means = ratios.groupby("epsilon").mean().loc[1.0]
+    text = (DOCS / "choosing.md").read_text(encoding="utf-8")
+    exact, auto, estimated = re.search(
+        r"falls to (\d+)% of .*?to (\d+)%.*?and to (\d+)% in both", text, flags=re.DOTALL
+    ).groups()
+    assert f"{100 * means['Dirichlet, exact']:.0f}" == exact
+    assert f"{100 * means['auto']:.0f}" == auto
+    assert f"{100 * means['Dirichlet, post-processed']:.0f}" == estimated
+    assert f"{100 * means['auto, post-processed']:.0f}" == estimated

@@ -3,16 +3,20 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.pipeline import make_pipeline
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from skdirdp import (
     DirichletBernoulliNB,
     DirichletCategoricalNB,
     DirichletComplementNB,
+    DirichletHistogramTransformer,
     DirichletNB,
     PrivacyAccountant,
     PrivateBayesNetMLE,
+    PrivateCountVectorizer,
+    make_private_pipeline,
 )
 from skdirdp.naive_bayes import register_onnx_converters
 
@@ -70,6 +74,91 @@ def test_skops_files_contain_only_public_types(model):
     plain = skops.dumps(model.to_sklearn())
     assert skops.get_untrusted_types(data=plain) == []
     model.set_params(accountant=None)
+
+
+def numbers():
+    X = np.random.default_rng(0).normal(size=(600, 2)).clip(-3, 3).astype(np.float32)
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def run_onnx(exported, X):
+    to_onnx = pytest.importorskip("skl2onnx", reason="skl2onnx is not installed").to_onnx
+    onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    file = to_onnx(exported, X[:1]).SerializeToString()
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    return session.run(None, {"X": X})[0]
+
+
+@pytest.mark.parametrize("encode", ["onehot", "onehot-dense", "ordinal"])
+def test_exported_bins_are_the_same_in_scikit_learn_and_onnx(encode):
+    X, _ = numbers()
+    bins = DirichletHistogramTransformer([3, 5], bounds=(-2, 2), encode=encode).fit(X)
+    exported = bins.to_sklearn()
+    expected = bins.transform(X)
+    expected = expected.toarray() if encode == "onehot" else expected
+    np.testing.assert_array_equal(exported.transform(X), expected)
+    np.testing.assert_array_equal(exported.get_feature_names_out(), bins.get_feature_names_out())
+    np.testing.assert_array_equal(run_onnx(exported, X), expected)
+
+
+def test_exported_bins_have_the_names_of_the_features():
+    X = pd.DataFrame(numbers()[0], columns=["a", "b"])
+    exported = DirichletHistogramTransformer(4, bounds=(-2, 2)).fit(X).to_sklearn()
+    assert exported.feature_names_in_.tolist() == ["a", "b"]
+
+
+def test_bins_that_scikit_learn_lacks_are_not_exported():
+    X, _ = numbers()
+    bins = DirichletHistogramTransformer(4, bounds=(-2, 2), encode="cdf").fit(X)
+    with pytest.raises(ValueError, match="must be called for numeric bins"):
+        bins.to_sklearn()
+    with pytest.raises(NotFittedError):
+        DirichletHistogramTransformer().to_sklearn()
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [
+            DirichletHistogramTransformer(5, bounds=(-3, 3), encode="ordinal"),
+            DirichletCategoricalNB(classes=[0, 1]),
+        ],
+        [DirichletHistogramTransformer(5, bounds=(-3, 3)), DirichletNB(classes=[0, 1])],
+    ],
+    ids=["ordinal", "onehot"],
+)
+def test_exported_pipelines_predict_the_same(steps):
+    X, y = numbers()
+    pipeline = make_private_pipeline(*steps).fit(X, y)
+    exported = pipeline.to_sklearn()
+    assert type(exported) is Pipeline
+    np.testing.assert_allclose(exported.predict_proba(X), pipeline.predict_proba(X))
+    np.testing.assert_array_equal(run_onnx(exported, X), pipeline.predict(X))
+    skops = pytest.importorskip("skops.io", reason="skops is not installed")
+    assert set(skops.get_untrusted_types(data=skops.dumps(exported))) <= {"numpy.dtype"}
+
+
+def test_exported_text_pipelines_predict_the_same():
+    texts, y = ["good film", "bad film"] * 1000, [1, 0] * 1000
+    words = PrivateCountVectorizer(max_words=3, max_features=10)
+    model = DirichletNB(classes=[0, 1], max_total=3, max_count=1)
+    pipeline = make_private_pipeline(words, model).fit(texts, y)
+    exported = pipeline.to_sklearn()
+    assert exported[0].vocabulary_ == pipeline[0].vocabulary_
+    new = ["a good film", "never seen", ""]
+    np.testing.assert_allclose(exported.predict_proba(new), pipeline.predict_proba(new))
+
+
+def test_a_pipeline_with_a_step_that_cannot_be_exported_says_so():
+    X = pd.DataFrame(numbers()[0], columns=["a", "b"])
+    bins = DirichletHistogramTransformer(3, bounds=(-3, 3), encode="ordinal").set_output(
+        transform="pandas"
+    )
+    states = {"a": range(3), "b": range(3)}
+    network = PrivateBayesNetMLE([("a", "b")], states={k: list(v) for k, v in states.items()})
+    pipeline = make_private_pipeline(bins, network).fit(X)
+    with pytest.raises(ValueError, match="steps must have a method to_sklearn; got privatebayes"):
+        pipeline.to_sklearn()
 
 
 def test_a_network_round_trips_through_bif(tmp_path):

@@ -272,7 +272,7 @@ def test_a_party_that_disagrees_is_refused_before_it_is_charged(change, field):
     offer = json.loads(json.dumps(other.contract))
     with pytest.raises(ContractError, match=field):
         fit.draw_share(records(), accountant=accountant, offer=offer)
-    with pytest.raises(ContractError, match="not the contract"):
+    with pytest.raises(ContractError, match="a different contract"):
         fit.draw_share(records(), accountant=accountant, offer=other.digest)
     assert len(accountant) == 0
     fit.check_offer(json.loads(json.dumps(fit.contract)))
@@ -440,7 +440,7 @@ def test_a_message_that_is_repeated_changed_or_of_another_round_is_refused(share
     one_off = drawn[1].values.copy()
     one_off[0] ^= 1
     changed = {
-        "changed on its way": replace(drawn[1], values=one_off),
+        "modified in transit": replace(drawn[1], values=one_off),
         "another contract": Share.from_values("0" * 64, drawn[1].values),
         "whole numbers": Share.from_values(fit.digest, drawn[1].values[:-1]),
         "below 2": Share.from_values(fit.digest, drawn[1].values + 2**48),
@@ -458,9 +458,9 @@ def test_a_message_that_is_repeated_changed_or_of_another_round_is_refused(share
     sums, n_present = aggregator.total()
     assert n_present == 3
     np.testing.assert_array_equal(sums, sum(share.values for share in drawn))
-    with pytest.raises(ContractError, match="already known"):
+    with pytest.raises(ContractError, match="already returned"):
         aggregator.total()
-    with pytest.raises(ContractError, match="already known"):
+    with pytest.raises(ContractError, match="already returned"):
         aggregator.add("d", drawn[2])
 
 

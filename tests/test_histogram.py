@@ -1067,3 +1067,12 @@ def test_a_missing_category_is_refused_and_is_no_smallest_integer():
     with drawn_tables() as tables:
         DirichletHistogramTransformer(n_categories=2).fit(X.iloc[:4])
     assert [counts.tolist() for _, counts in tables] == [[2, 2], [0, 4]]
+
+
+@pytest.mark.parametrize("encode", ["onehot", "onehot-dense", "ordinal", "density", "cdf"])
+@pytest.mark.parametrize("given", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [None, np.float32, np.float64])
+def test_the_output_has_the_requested_type(encode, given, dtype):
+    X = np.random.default_rng(0).random((200, 2)).astype(given)
+    bins = DirichletHistogramTransformer(4, encode=encode, dtype=dtype, bounds=(0, 1))
+    assert bins.fit_transform(X).dtype == (given if dtype is None else dtype)

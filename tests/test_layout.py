@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from radon.complexity import cc_visit
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "skdirdp"
@@ -190,6 +191,16 @@ def test_no_file_is_above_800_lines():
         module_name(path): len(path.read_text(encoding="utf-8").splitlines()) for path in FILES
     }
     assert {name: length for name, length in lengths.items() if length > 800} == {}
+
+
+def test_no_function_has_a_complexity_above_15():
+    found = {
+        f"{path.name}:{block.lineno} {block.name}": block.complexity
+        for path in FILES
+        for block in cc_visit(path.read_text())
+        if block.letter != "C"
+    }
+    assert {name: complexity for name, complexity in found.items() if complexity > 15} == {}
 
 
 def test_there_are_at_most_140_modules():

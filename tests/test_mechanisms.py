@@ -1,19 +1,26 @@
 """Mechanisms: claims on small data, releases, and errors."""
 
 import ast
+import copy
 import inspect
 import itertools
+import os
 import pickle
 import warnings
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import ECB
 from scipy.integrate import quad
 from scipy.special import gammaln
-from scipy.stats import norm
+from scipy.stats import chisquare, norm
 
 from skdirdp import PrivacyLeakWarning
 from skdirdp._random import noise_generator
@@ -411,20 +418,71 @@ def test_a_bad_random_state_is_refused(bad):
         ALL[0].release([1, 2], random_state=bad)
 
 
-def test_secure_noise_is_aes_in_counter_mode():
-    ciphers = pytest.importorskip("cryptography.hazmat.primitives.ciphers")
-    generator = noise_generator()
-    assert type(generator.bit_generator).__name__ == "AESCounter"
-    from randomgen import AESCounter
+def generator_with_key(key):
+    with patch("skdirdp._random._fresh_key", lambda: key):
+        return noise_generator()
 
+
+def test_secure_noise_is_aes_in_counter_mode():
+    # The ciphertext of zeros under the key of zeros, as printed in the specification of GCM.
+    first = np.frombuffer(bytes.fromhex("66e94bd4ef8a2c3b884cfa59ca342b2e"), dtype="<u8")
+    np.testing.assert_array_equal(generator_with_key(0).words(2), first)
     key = 0x0F0E0D0C0B0A09080706050403020100
-    words = AESCounter(key=key).random_raw(8)
-    encryptor = ciphers.Cipher(
-        ciphers.algorithms.AES(key.to_bytes(16, "little")), ciphers.modes.ECB()
-    ).encryptor()
-    blocks = b"".join(i.to_bytes(16, "little") for i in range(6))
+    encryptor = Cipher(AES(key.to_bytes(16, "little")), ECB()).encryptor()
+    blocks = b"".join(i.to_bytes(16, "little") for i in range(20_000))
     stream = np.frombuffer(encryptor.update(blocks), dtype="<u8")
-    assert words.tolist() in [stream[i : i + 8].tolist() for i in (0, 2, 4)]
+    generator = generator_with_key(key)
+    sizes = [1, 0, 3, 1000, 5, 1024, 1023, 7, 16_384, 1, 2]
+    drawn = np.concatenate([generator.words(size) for size in sizes])
+    np.testing.assert_array_equal(drawn, stream[: sum(sizes)])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_draws_other_words():
+    generator = noise_generator()
+    generator.words(3)
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads of the tests
+        child = os.fork()
+    if child == 0:
+        os.write(write, generator.words(8).tobytes())
+        os._exit(0)
+    os.waitpid(child, 0)
+    words = np.frombuffer(os.read(read, 64), np.uint64)
+    os.close(read)
+    os.close(write)
+    assert words.size == 8
+    assert not set(words.tolist()) & set(generator.words(1000).tolist())
+
+
+def test_threads_that_share_a_generator_never_draw_the_same_words():
+    generator = noise_generator()
+    with ThreadPoolExecutor(8) as pool:
+        drawn = np.concatenate(list(pool.map(generator.words, [1, 7, 700, 1025] * 100)))
+    assert np.unique(drawn).size == drawn.size
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_secure_generator_cannot_be_duplicated(duplicate):
+    with pytest.raises(TypeError, match="cannot be copied or pickled"):
+        duplicate(noise_generator())
+
+
+def test_integers_and_orders_of_the_secure_generator_are_uniform():
+    generator = noise_generator()
+    counts = np.bincount([generator.integers(3) for _ in range(6000)], minlength=3)
+    assert chisquare(counts).pvalue > 1e-4
+    orders = Counter(tuple(generator.permutation(3).tolist()) for _ in range(6000))
+    assert len(orders) == 6
+    assert chisquare(list(orders.values())).pvalue > 1e-4
+
+
+def test_words_beyond_the_last_multiple_are_drawn_again():
+    generator = noise_generator()
+    words = iter([2**64 - 1, 2**64 - 2])
+    with patch.object(generator, "words", lambda size: np.array([next(words)], np.uint64)):
+        assert generator.integers(3) == (2**64 - 2) % 3
 
 
 # --- Values ---------------------------------------------------------------------
@@ -544,9 +602,9 @@ def test_keys_are_drawn_from_the_operating_system(monkeypatch):
         return bytes(range(size))
 
     monkeypatch.setattr("os.urandom", urandom)
-    first = noise_generator().standard_normal(3)
+    first = noise_generator().words(3)
     assert asked == [16]
-    np.testing.assert_array_equal(first, noise_generator().standard_normal(3))
+    np.testing.assert_array_equal(first, noise_generator().words(3))
 
 
 def test_the_repr_of_a_mechanism_shows_its_parameters():

@@ -922,3 +922,25 @@ def test_a_scorer_that_returns_one_number_is_refused(records):
     with pytest.raises(TypeError, match="a value for each record; got one number"):
         private_score(fitted, *records, scoring=scorer, accountant=recorder)
     assert recorder.charges == []
+
+
+# Callbacks ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrapper", ["search", "pipeline"])
+def test_callbacks_that_could_see_exact_scores_are_refused(wrapper, capfd):
+    callback = pytest.importorskip("sklearn.callback")
+    pytest.importorskip("rich")
+    rng = np.random.default_rng(0)
+    X = rng.integers(3, size=(200, 2))
+    model = DirichletCategoricalNB(classes=[False, True], n_categories=3)
+    if wrapper == "search":
+        model = PrivateGridSearchCV(model, {"alpha": [0.1, 1.0]}, route="composition")
+    else:
+        model = make_private_pipeline(FunctionTransformer(), model)
+    with pytest.raises(TypeError, match=r"must be instances of ProgressBar.*ScoringMonitor"):
+        model.set_callbacks(callback.ScoringMonitor(scoring="accuracy"))
+    with pytest.raises(TypeError, match="must be instances of ProgressBar"):
+        model.set_callbacks(callback.ProgressBar(), callback.ScoringMonitor(scoring="accuracy"))
+    model.set_callbacks(callback.ProgressBar()).fit(X, X[:, 0] > 1)
+    assert "100%" in "".join(capfd.readouterr())

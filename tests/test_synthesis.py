@@ -229,7 +229,10 @@ def test_a_name_of_one_record_is_published_as_rarely_as_is_charged():
     column = UnlistedColumn(np.array([0, *[1] * 500]), ["jane", "many"], False)
     rng = np.random.default_rng(0)
     published = np.mean(
-        ["jane" in select_categories(mechanism, column, rng).states for _ in range(2000)]
+        [
+            "jane" in select_categories(mechanism, column.codes, column.distinct, rng).states
+            for _ in range(2000)
+        ]
     )
     assert 0.1 < published < 0.2 + 4 * np.sqrt(0.16 / 2000)
 

@@ -1,25 +1,32 @@
 """PrivateTableClassifier: its guarantee, its inputs, and its model."""
 
 import pickle
-from itertools import product
+from collections import Counter
+from contextlib import contextmanager
+from itertools import pairwise, product
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdirdp import PrivacyAccountant, PrivacyLeakWarning, PrivateTableClassifier, Schema
-from skdirdp._contributions import UNWEIGHTED, Weights, sum_vectors
+from skdirdp._contributions import UNWEIGHTED, Weights, column_blocks, sum_vectors
+from skdirdp.base import select_categories
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.splitting import calibrate_gaussian, noise_for_share
 from skdirdp.mechanisms.tables import ContributionBound
+from skdirdp.table_classifier import releases as releases_module
 from skdirdp.table_classifier.releases import (
     RESIDUAL_NORM,
     Plan,
     Releases,
-    calibration_table,
+    calibration_cells,
     residual_vectors,
+    sampled_share,
 )
 
 from .test_attacks import DELTA, EPSILON, best_accuracy, claim_holds
@@ -27,6 +34,9 @@ from .transcripts import fit_beside, listening, log_likelihood_ratio, squared_di
 
 INF = float("inf")
 SCHEMA = Schema({"age": (0, 99), "ward": ["A", "B", "C"], "dose": (0.0, 10.0), "ill": [0, 1]})
+
+
+NAMES = SCHEMA.replace(columns={**SCHEMA.columns, "ward": Schema.names()})
 
 
 def visits(n=4000, seed=0):
@@ -38,9 +48,10 @@ def visits(n=4000, seed=0):
     return pd.DataFrame({"age": age, "ward": ward, "dose": dose, "ill": ill})
 
 
-def fitted(table=None, y="ill", seed=0, **options):
+def fitted(table=None, y="ill", seed=0, sample_weight=None, **options):
     options = {"schema": SCHEMA, "random_state": seed, **options}
-    return PrivateTableClassifier(**options).fit(visits() if table is None else table, y)
+    table = visits() if table is None else table
+    return PrivateTableClassifier(**options).fit(table, y, sample_weight=sample_weight)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
@@ -87,7 +98,15 @@ def release_residual_sums(records, scores):
     vectors = residual_vectors(
         np.array([scores[r[:2]] for r in records]), np.array([r[2] for r in records])
     )
-    return sum_vectors(vectors, columns, [2, 3], RESIDUAL_NORM, UNWEIGHTED)
+    return sum_by_state(vectors, columns, [2, 3], RESIDUAL_NORM, UNWEIGHTED)
+
+
+def sum_by_state(vectors, columns, sizes, norm, weights, parts=1):
+    """Sums of vectors that are given in several parts, for columns in one block."""
+    borders = np.linspace(0, len(vectors), parts + 1).astype(int)
+    slices = [slice(a, b) for a, b in pairwise(borders)]
+    given = ((rows, vectors[rows]) for rows in slices)
+    return sum_vectors(given, vectors.shape[1], column_blocks(columns, sizes), norm, weights)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
@@ -126,19 +145,20 @@ def test_sums_of_vectors_are_exact_multiples_of_the_grid_in_any_order():
     vectors = residual_vectors(rng.normal(size=(1000, 3)), rng.integers(3, size=1000))
     columns = [rng.integers(4, size=1000), rng.integers(2, size=1000)]
     weights = Weights.from_values(rng.random(1000) * 3, 3.0)
-    sums = sum_vectors(vectors, columns, [4, 2], RESIDUAL_NORM, weights)
+    sums = sum_by_state(vectors, columns, [4, 2], RESIDUAL_NORM, weights)
     grid = ContributionBound(3.0).grid
     assert np.array_equal(sums / grid, np.rint(sums / grid))
     order = rng.permutation(1000)
-    again = sum_vectors(
+    again = sum_by_state(
         vectors[order],
         [column[order] for column in columns],
         [4, 2],
         RESIDUAL_NORM,
         Weights.from_values(weights.values[order], 3.0),
+        parts=3,
     )
     np.testing.assert_array_equal(sums, again)
-    exact = sum_vectors(
+    exact = sum_by_state(
         vectors, columns, [4, 2], RESIDUAL_NORM, Weights(weights.values, 3.0, exact=True)
     )
     np.testing.assert_allclose(sums, exact, atol=1000 * grid + 1e-5)
@@ -147,9 +167,9 @@ def test_sums_of_vectors_are_exact_multiples_of_the_grid_in_any_order():
 def test_vectors_beyond_their_norm_are_refused():
     vectors, columns = np.array([[1.5, 0.0]]), [np.array([0])]
     with pytest.raises(AssertionError, match="more than its bound"):
-        sum_vectors(vectors, columns, [1], 1.0, UNWEIGHTED)
+        sum_by_state(vectors, columns, [1], 1.0, UNWEIGHTED)
     with pytest.raises(AssertionError, match="more than its bound"):
-        sum_vectors(np.full((1, 2), np.nan), columns, [1], 1.0, UNWEIGHTED)
+        sum_by_state(np.full((1, 2), np.nan), columns, [1], 1.0, UNWEIGHTED)
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace"])
@@ -162,11 +182,13 @@ def test_noise_of_a_share_follows_from_the_norm(relation, share):
     assert signed == pytest.approx(12 * np.sqrt(changed / share))
 
 
-def test_calibration_table_has_each_record_once():
+def test_each_record_has_one_cell_of_the_calibration_table():
     rng = np.random.default_rng(2)
     for n_classes in (2, 4):
         scores, labels = rng.normal(size=(500, n_classes)), rng.integers(n_classes, size=500)
-        assert calibration_table(scores, labels, UNWEIGHTED).sum() == 500
+        cells = calibration_cells(scores, labels)
+        assert cells.shape == (500,)
+        assert 0 <= cells.min() < 15 <= cells.max() < 30
 
 
 # Steps --------------------------------------------------------------------------------
@@ -341,23 +363,13 @@ def test_errors_come_before_the_charge():
         {"y": "age"},
         {"table": table.assign(extra=1)},
         {"schema": Schema({"ward": Schema.names(), "ill": [0, 1]})},
+        {"schema": NAMES, "order": 8.0},
+        {"schema": NAMES, "y": "ward"},
     ):
         accountant = PrivacyAccountant(epsilon=1.0, delta=1e-5, adjacency="replace")
         with pytest.raises((ValueError, TypeError)):
             fitted(**{"table": table, "accountant": accountant, **wrong})
         assert len(accountant.history()) == 0
-
-
-def test_columns_without_public_values_are_left_out_with_a_warning():
-    schema = SCHEMA.replace(columns={**SCHEMA.columns, "ward": Schema.names()})
-    table = visits(500)
-    with pytest.warns(UserWarning, match="columns without public values are not used: 'ward'"):
-        model = PrivateTableClassifier(schema, random_state=0).fit(table, y="ill")
-    assert "ward" not in model.columns_
-    without = PrivateTableClassifier(schema, random_state=0)
-    with pytest.warns(UserWarning, match="'ward'"):
-        without.fit(table.assign(ward="another value"), y="ill")
-    np.testing.assert_array_equal(model.predict_proba(table), without.predict_proba(table))
 
 
 def test_nothing_exact_is_left_in_the_model():
@@ -541,31 +553,36 @@ def test_wrong_counts_are_refused_before_the_charge():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_exported_models_predict_the_same(n_classes):
+@pytest.mark.parametrize("declared", [SCHEMA, NAMES])
+def test_exported_models_predict_the_same(n_classes, declared):
     table = visits()
     if n_classes == 3:
         table["ill"] = np.where(table["dose"] > 4, 2, table["ill"])
-    schema = SCHEMA.replace(columns={**SCHEMA.columns, "ill": list(range(n_classes))})
+    schema = declared.replace(columns={**declared.columns, "ill": list(range(n_classes))})
     model = fitted(table, schema=schema)
     odd = pd.DataFrame(
         {"age": [None, 500.0, -3.0], "ward": ["Z", None, "B"], "dose": [1.0, 99.0, None]}
     )
+    if declared is NAMES:  # exported models have no category for missing names
+        odd["ward"] = ["Z", "Y", "B"]
     new = pd.concat([table.drop(columns="ill"), odd], ignore_index=True)
     exported = model.to_sklearn()
     np.testing.assert_allclose(exported.predict_proba(new), model.predict_proba(new), atol=1e-9)
     skops = pytest.importorskip("skops.io")
     file = skops.dumps(exported)
     asked = skops.get_untrusted_types(data=file)
-    assert set(asked) <= {"numpy.dtype"}
+    # scikit-learn 1.6 has a list of its own.
+    assert set(asked) <= {"numpy.dtype", "sklearn.compose._column_transformer._RemainderColsList"}
     loaded = skops.loads(file, trusted=asked)
     np.testing.assert_array_equal(loaded.predict(new), model.predict(new))
 
 
-def test_exported_models_run_in_onnx():
+@pytest.mark.parametrize("schema", [SCHEMA, NAMES])
+def test_exported_models_run_in_onnx(schema):
     skl2onnx = pytest.importorskip("skl2onnx")
     onnxruntime = pytest.importorskip("onnxruntime")
     table = visits()
-    model = fitted(table)
+    model = fitted(table, schema=schema)
     new = table.drop(columns="ill").astype({"age": np.float32, "dose": np.float32})
     kinds = skl2onnx.common.data_types
     types = [
@@ -588,3 +605,213 @@ def test_pipelines_refuse_it():
     pipe = PrivatePipeline([("model", PrivateTableClassifier(SCHEMA))], epsilon=1.0)
     with pytest.raises(TypeError, match="PrivatePipeline"):
         pipe.fit(visits().drop(columns="ill"), visits()["ill"].to_numpy())
+
+
+# Sampled records ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_samples(monkeypatch):
+    """Samples of 1000 records, and coins of a record that depend on its position alone."""
+    monkeypatch.setattr(releases_module, "_SAMPLED_RECORDS", 1000)
+    monkeypatch.setattr(releases_module, "_SAMPLED_SIGNAL", 1.0)
+    shares = []
+
+    def coins(self, n_records, probability):
+        shares.append(probability)
+        chosen = np.random.default_rng(0).random(n_records) < probability
+        chosen[-1] = True  # the record in which neighbours differ
+        return chosen
+
+    monkeypatch.setattr(Releases, "sample", coins)
+    return shares
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+def test_steps_of_a_sample_cost_no_more_than_the_claim(adjacency, small_samples):
+    tables = worst_neighbours(adjacency)
+    cost, n_steps = distance_of_transcripts(*tables, epsilon=10.0, adjacency=adjacency)
+    assert max(small_samples) < 1
+    assert n_steps >= 6
+    assert 0.7 < cost <= 1.0
+
+
+def test_a_sample_gives_about_the_same_model(small_samples):
+    train, test = visits(20_000), visits(5000, seed=1)
+    sampled = fitted(train, epsilon=10.0)
+    assert small_samples == [pytest.approx(1000 / 20_000, abs=1 / 256)]
+    probabilities = sampled.predict_proba(test)
+    assert roc_auc_score(test["ill"], probabilities[:, 1]) > 0.8
+    best = fitted(train, epsilon=INF).predict_proba(test)
+    assert small_samples[1:] == [1.0]
+    assert log_loss(test["ill"], probabilities) < log_loss(test["ill"], best) + 0.02
+
+
+def test_coins_are_fair_and_drawn_only_for_large_tables():
+    assert sampled_share(2.0**18, 1e-9, 3, 2) == 1.0
+    assert sampled_share(1e9, 0.0, 3, 2) == 1.0
+    assert sampled_share(1e6, 1e3, 20, 2) == 1.0  # too much noise
+    assert sampled_share(2.0**20, 1e-3, 20, 2) == 0.25
+    releases = Releases(GaussianMechanism(1.0), ContributionBound(), 3)
+    with pytest.raises(AssertionError, match="before the charge"):
+        releases.sample(10, 0.5)
+    generator = np.random.default_rng(0)
+    releases.start(generator)
+    assert releases.sample(10, 1.0) is None
+    assert generator.bit_generator.state == np.random.default_rng(0).bit_generator.state
+    chosen = releases.sample(100_000, 0.25)
+    assert chosen.mean() == pytest.approx(0.25, abs=4 * np.sqrt(0.19 / 100_000))
+
+
+# Columns without public values --------------------------------------------------------
+
+
+@contextmanager
+def candidates():
+    """Collect the exact counts of the names of each selection."""
+    found = []
+
+    def counted(mechanism, codes, distinct, generator):
+        found.append({name: int((codes == k).sum()) for k, name in enumerate(distinct)})
+        return select_categories(mechanism, codes, distinct, generator)
+
+    with patch("skdirdp.table_classifier.releases.select_categories", counted):
+        yield found
+
+
+def test_names_are_found_and_others_share_a_category():
+    train, test = visits(20_000), visits(5000, seed=1)
+    train.loc[:3, "ward"] = ["one", "two", "three", None]
+    model = fitted(train, schema=NAMES)
+    assert list(model.coef_["ward"].index) == ["A", "B", "C", "other", "(missing)"]
+    listed = fitted(train).predict_proba(test)[:, 1]
+    found = roc_auc_score(test["ill"], model.predict_proba(test)[:, 1])
+    assert found > roc_auc_score(test["ill"], listed) - 0.01
+    new = test.iloc[:4].assign(ward=["one", "never seen", 3, 2.5])
+    np.testing.assert_array_equal(
+        model.predict_proba(new), model.predict_proba(new.assign(ward="other"))
+    )
+    assert "names of categories" in str(model.privacy_)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+@pytest.mark.parametrize("max_weight", [None, 3.0])
+@pytest.mark.parametrize("max_rows", [1, 4])
+def test_selections_and_tables_together_meet_the_budget(adjacency, max_weight, max_rows):
+    """The profile of Gaussian noise is computed here, from the sensitivities of the steps."""
+    columns = {**NAMES.columns, "place": Schema.names()}
+    model = PrivateTableClassifier(
+        Schema(columns), adjacency=adjacency, max_weight=max_weight, max_rows=max_rows, epsilon=2.0
+    )
+    model.fit(visits(300).assign(place="x"), y="ill")
+    (selection, n_selections), (gaussian, _) = model.privacy_.mechanisms
+    assert n_selections == 2
+    change = max_rows * (1.0 if adjacency == "add_remove" else np.sqrt(2.0))
+    squares = 2 * (change / selection.sigma) ** 2
+    squares += (change * (max_weight or 1.0) / gaussian.sigma) ** 2
+    mu = np.sqrt(squares)
+    delta = norm.cdf(mu / 2 - 2.0 / mu) - np.exp(2.0) * norm.cdf(-mu / 2 - 2.0 / mu)
+    failure = 2 * selection.failure
+    assert 0.99e-5 < failure + (1 - failure) * delta <= 1e-5
+    # Some name of a person alone reaches the threshold with the claimed probability at most.
+    alone = norm.sf((selection.threshold - max_rows) / selection.sigma)
+    published = 1 - (1 - alone) ** max_rows
+    assert 0.9 * selection.failure < published <= selection.failure
+
+
+def test_names_are_counted_once_for_each_counted_record():
+    """Rows beyond max_rows, without a label or with weight 0 add no candidates."""
+    table = visits(60).assign(person=np.arange(60) // 3)
+    table["ward"] = [f"name {k}" for k in range(60)]
+    table = table.astype({"ward": "category", "ill": object})
+    table.loc[4, "ill"] = None
+    weight = np.full(60, 2.5)
+    weight[3] = 0.0
+    schema = NAMES.replace(
+        columns={**NAMES.columns, "person": Schema.key()}, person="person", max_rows=2
+    )
+    with candidates() as found:
+        fitted(table, schema=schema, sample_weight=weight, max_weight=3.0)
+    kept = [k for k in range(60) if k % 3 < 2 and k not in (3, 4)]
+    # The third row of the second person is counted in place of the one without a label.
+    assert found == [{f"name {k}": 1 for k in sorted([*kept, 5])}]
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace"])
+def test_an_odd_name_changes_the_candidates_by_one_record(adjacency):
+    table = visits(500)
+    for odd in (
+        "mrs doe",
+        None,
+        7,
+        2.5,
+        float("nan"),
+        True,
+        b"x",
+        ("a", "b"),
+        "(missing)",
+        "other",
+    ):
+        more = pd.concat([table, table.iloc[:1]], ignore_index=True).astype({"ward": object})
+        more.at[500, "ward"] = odd
+        first = table if adjacency == "add_remove" else more.assign(ward=[*more["ward"][:500], "A"])
+        counts = []
+        for each in (first, more):
+            with candidates() as found:
+                model = fitted(each, schema=NAMES, adjacency=adjacency)
+            counts.append(Counter(found[0]))
+            assert not {"mrs doe", 7, True, b"x"} & set(model.coef_["ward"].index)
+        added, removed = counts[1] - counts[0], counts[0] - counts[1]
+        assert added.total() <= 1
+        assert removed.total() <= (adjacency == "replace")
+
+
+class Document(str):
+    __slots__ = ("text",)
+
+
+def test_published_names_are_rebuilt():
+    table = visits(2000).astype({"ward": object})
+    secret = Document("A")
+    secret.text = "the whole file of a patient"
+    table["ward"] = [secret if ward == "A" else ward for ward in table["ward"]]
+    model = fitted(table, schema=NAMES)
+    assert {type(name) for name in model.coef_["ward"].index} == {str}
+    assert b"the whole file" not in pickle.dumps(model)
+
+
+def test_names_of_tables_in_blocks_are_those_of_the_whole_table():
+    pa = pytest.importorskip("pyarrow")
+    table = visits(3000)
+    table.loc[2000:, "ward"] = "D"
+    whole = fitted(table, schema=NAMES)
+    batches = pa.Table.from_pandas(table).to_batches(max_chunksize=700)
+    reader = pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+    again = fitted(reader, schema=NAMES)
+    assert "D" in again.coef_["ward"].index
+    np.testing.assert_array_equal(whole.predict_proba(table), again.predict_proba(table))
+
+
+def test_a_column_whose_names_are_all_rare_has_one_category():
+    table = visits(300).assign(ward=[f"name {k}" for k in range(300)])
+    model = fitted(table, schema=NAMES)
+    assert list(model.coef_["ward"].index) == ["other", "(missing)"]
+    exported = model.to_sklearn()
+    new = table.drop(columns="ill").astype({"age": float})
+    np.testing.assert_allclose(exported.predict_proba(new), model.predict_proba(new), atol=1e-9)
+
+
+def test_counts_leave_out_columns_of_names_with_a_warning():
+    yes_no = Schema.categories(["no", "yes"], missing=False)
+    schema = Schema({"smokes": yes_no, "zip": Schema.names(), "ill": yes_no})
+    tables = {"class_count": {"smokes": [[500, 100], [150, 250]]}, "pair_count": {}}
+    with pytest.warns(UserWarning, match="columns without public values are not used: 'zip'"):
+        model = PrivateTableClassifier(schema).fit_counts(tables, y="ill", n_samples=1000)
+    assert model.columns_ == ["smokes"]
+    assert len(model.privacy_.mechanisms) == 1
+
+
+def test_without_noise_all_names_are_found():
+    table = visits(300).assign(ward=[f"name {k % 100}" for k in range(300)])
+    model = fitted(table, schema=NAMES, epsilon=INF, order=None)
+    assert len(model.coef_["ward"]) == 102

@@ -26,6 +26,7 @@ from skdirdp import (
     PrivacyAccountant,
     PrivacyLeakWarning,
     PrivateCountVectorizer,
+    PrivatePipeline,
     check_pipeline,
     make_private_pipeline,
 )
@@ -476,3 +477,33 @@ def test_hashed_words_need_no_budget():
     assert pipe.privacy_.not_covered == ()
     assert pipe.privacy_.releases == 2
     assert pipe.score(texts, y) > 0.8
+
+
+# Parameters of CountVectorizer --------------------------------------------------------
+
+
+def test_without_max_features_the_vocabulary_has_no_limit():
+    texts = ["common words here", "other words here"] * 2000
+    settings = {"max_words": 5, "epsilon": 3.0, "random_state": 0}
+    with pytest.warns(PrivacyLeakWarning):
+        limited = PrivateCountVectorizer(max_features=10_000, **settings).fit(texts)
+    with pytest.warns(PrivacyLeakWarning):
+        unlimited = PrivateCountVectorizer(max_features=None, **settings).fit(texts)
+    assert unlimited.vocabulary_ == limited.vocabulary_
+    np.testing.assert_array_equal(unlimited.document_count_, limited.document_count_)
+    assert unlimited.privacy_ == limited.privacy_
+
+
+def test_a_pipeline_needs_max_features_before_anything_is_charged():
+    accountant = PrivacyAccountant(epsilon=3.0, delta=1e-4)
+    steps = [("words", PrivateCountVectorizer(max_features=None)), ("model", DirichletNB())]
+    pipeline = PrivatePipeline(steps, accountant=accountant)
+    pipeline.set_params(model__classes=[0, 1], model__max_total=5)
+    with pytest.raises(ValueError, match="max_features if it is None"):
+        pipeline.fit(["some words", "other words"] * 100, [0, 1] * 100)
+    assert len(accountant) == 0
+
+
+def test_words_of_a_vocabulary_that_are_never_found_cause_a_warning():
+    with pytest.warns(UserWarning, match="Upper case characters found in vocabulary"):
+        PrivateCountVectorizer(vocabulary=["Spam"]).fit(["spam"])

@@ -32,7 +32,7 @@ def float_draws() -> Iterator[None]:
         shapes = [
             request.mechanism.r * request.counts + request.mechanism.alpha for request in requests
         ]
-        return (generator.standard_gamma(np.concatenate(shapes)),)
+        return (np.random.default_rng().standard_gamma(np.concatenate(shapes)),)
 
     def noisy_counts(mechanism, grid, gammas):
         return (gammas - mechanism.alpha) / mechanism.r

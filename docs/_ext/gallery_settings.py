@@ -8,12 +8,14 @@ from skdirdp import PrivacyLeakWarning
 
 ORDER = ExplicitOrder(
     [
+        "plot_hospital.py",
         "plot_text.py",
+        "plot_synthesis.py",
+        "plot_steward.py",
         "plot_tabular.py",
         "plot_grid_search.py",
         "plot_private_search.py",
         "plot_bayes_net.py",
-        "plot_synthesis.py",
         "plot_histogram.py",
         "plot_scale.py",
         "plot_posterior.py",

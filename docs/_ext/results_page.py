@@ -1,4 +1,4 @@
-"""Insert the benchmark report into the results page, if it exists."""
+"""Insert the benchmark report into the page of all results, if it exists."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ _TITLE = re.compile(r"\A\s*(<!--[^>]*-->\s*)?# .*\n")
 
 
 def _relative_link(match: re.Match) -> str:
-    """Return a link of the benchmark report, relative to the results page."""
+    """Return a link of the benchmark report, relative to the page of all results."""
     label, target, rest = match.groups()
     if target.startswith("../docs/"):
         return f"{label}({target.removeprefix('../docs/')}{rest})"
@@ -21,7 +21,7 @@ def _relative_link(match: re.Match) -> str:
 
 def insert_results(app, docname, source):
     report = BENCHMARKS / "RESULTS.md"
-    if docname == "results" and report.exists():
+    if docname == "all_results" and report.exists():
         text = _TITLE.sub("", report.read_text(encoding="utf-8"))
         source[0] = source[0].split(MARK)[0] + _TARGET.sub(_relative_link, text)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.base import DensityMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import UNWEIGHTED, Weights, count_cells
@@ -107,6 +108,13 @@ def count_joint(nodes: Sequence[Hashable], shape: tuple[int, ...], codes: Codes)
     return family.count(codes).reshape(shape)
 
 
+def _has_target(network: Any) -> bool:
+    """Return whether a network can predict; raise an error that says why not."""
+    if network.target is None:
+        raise AttributeError("target must be given to predict; got None")
+    return True
+
+
 class BaseBayesNet(DensityMixin, CountingEstimator):
     """Base class of the estimators that release a discrete Bayesian network.
 
@@ -188,6 +196,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         """
         return float(np.mean(self.score_samples(X)))
 
+    @available_if(_has_target)
     @lazy_for_dask(lambda model: (len(model.classes_), np.empty((0, len(model.classes_)))))
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the probabilities of the target's states given the other columns.
@@ -208,7 +217,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
             have probability zero, which is possible only without noise.
         """
         check_is_fitted(self)
-        self._check_target(required=True)
+        self._check_target()
         records = as_records(X, self.columns_, optional=self.target)
         families = self._families
         others = [node for node in families if node != self.target]
@@ -251,6 +260,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         answers[np.isnan(answers).any(axis=1)] = 1 / answers.shape[1]
         return answers[which.ravel()]
 
+    @available_if(_has_target)
     @lazy_for_dask(lambda model: (None, model.classes_[:0]))
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable state of the target given the other columns.
@@ -264,7 +274,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         -------
         ndarray of shape (n_samples,)
         """
-        probabilities = self.predict_proba(X)  # its error for a missing target comes first
+        probabilities = self.predict_proba(X)  # its error for an unknown target comes first
         return self.classes_[np.argmax(probabilities, axis=1)]
 
     @abstractmethod
@@ -377,9 +387,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
                 "fewer states help"
             )
 
-    def _check_target(self, *, required: bool = False) -> None:
-        if required and self.target is None:
-            raise ValueError("target must be given to predict; got None")
+    def _check_target(self) -> None:
         # A list, because an unhashable target cannot be looked up in a dict.
         if self.target is not None and self.target not in list(self.structure_):
             raise ValueError(f"target must be a node of the structure; got {self.target!r}")

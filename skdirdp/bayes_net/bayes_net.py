@@ -17,9 +17,7 @@ from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
 from ..accounting.worst_case import PERSON_RELATIONS
-from ..base import Budget, CountingEstimator, PrivacyReport
-from ..mechanisms.additive import SelectionMechanism
-from ..mechanisms.splitting import calibrate_gaussian, split_with_selection
+from ..base import Budget, CountingEstimator, PrivacyReport, calibrate_with_names
 from ..mechanisms.tables import ContributionBound
 from ..postprocessing import Noise, NoisyTable, draw_counts
 from ..schema import Records, Schema, as_records
@@ -325,21 +323,9 @@ class PrivateBayesNet(MarginErrors):
         unit, relation = counted.unit, budget.adjacency
         bound = ContributionBound().for_person(unit.max_rows)
         relation = PERSON_RELATIONS[relation] if unit.is_person else relation
-        selections: list[SelectionMechanism] = []
-        if not n_unlisted:
-            gaussian = calibrate_gaussian(
-                budget.epsilon, budget.delta, budget.order, relation, bound
-            )
-        elif budget.order is not None and budget.is_private:
-            raise ValueError(
-                "order must be None if any column has neither states nor bounds: a value that "
-                "occurs in one record is published with a small probability, which makes every "
-                "Renyi divergence infinite. Use delta instead of order, or pass the states"
-            )
-        else:
-            gaussian, selections = split_with_selection(
-                budget.epsilon, budget.delta, relation, bound, n_unlisted, _SELECTION_SHARE
-            )
+        gaussian, selections = calibrate_with_names(
+            budget, relation, bound, n_unlisted, _SELECTION_SHARE
+        )
         return ReleaseSchedule(gaussian, selections, n_columns, int(self.max_family_cells))
 
     def _learn(

@@ -11,13 +11,14 @@ import numpy as np
 import pandas as pd
 
 from .._contributions import column_blocks, count_cells
+from .._random import NoiseGenerator
 from .._validation import are_hashable
+from ..base import select_categories
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import noise_for_distances, split_gaussian
 from ..numerics.rows import stacks_by_shape
 from ..schema import (
-    MISSING_STATE,
     Categories,
     Kind,
     Names,
@@ -26,7 +27,6 @@ from ..schema import (
     Schema,
     has_float_dtype,
     raise_faults,
-    sort_values,
 )
 from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
@@ -40,8 +40,6 @@ _CELL_EXPONENT = 2 / 3
 # Tables of this number of blocks of columns are compared with independence at once. It affects only
 # the speed.
 _BLOCKS_AT_ONCE = 64
-#: State of values that occur in too few records.
-_OTHER_STATE = "other"
 
 
 @dataclass(frozen=True)
@@ -252,7 +250,7 @@ class ReleaseSchedule:
         self._pair = noise_for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
         self._selections = selections
         self._max_cells = max_cells
-        self._generator: np.random.Generator | None = None
+        self._generator: NoiseGenerator | None = None
         self.joint = JointMechanism.from_mechanisms([*selections, whole])
         self.column_sigma = self._column.sigma
         self.pair_sigma = self._pair.sigma
@@ -265,7 +263,7 @@ class ReleaseSchedule:
         for mechanism in (whole, *selections, self._column, self._pair, largest_noise):
             mechanism.check_table(np.zeros(1))
 
-    def start(self, generator: np.random.Generator | None) -> None:
+    def start(self, generator: NoiseGenerator | None) -> None:
         """Allow the releases, after the charge, with the generator of the noise."""
         self._generator = generator
 
@@ -282,7 +280,7 @@ class ReleaseSchedule:
     ) -> dict[Hashable, Categories]:
         """Release the states of unlisted columns."""
         return {
-            name: select_categories(mechanism, column, self._generator)
+            name: select_categories(mechanism, column.codes, column.distinct, self._generator)
             for (name, column), mechanism in zip(columns.items(), self._selections, strict=True)
         }
 
@@ -311,26 +309,6 @@ class ReleaseSchedule:
         ]
         again = dict(zip(columns, released[len(cliques) :], strict=True))
         return dict(zip(cliques, released, strict=False)), again
-
-
-def select_categories(
-    mechanism: SelectionMechanism, column: UnlistedColumn, generator: np.random.Generator | None
-) -> Categories:
-    """Release the values that occur in enough records as states, and one state for all others."""
-    counts = count_cells(column.codes[column.codes >= 0], len(column.distinct))
-    # Noise on a count of 0 would publish a name that occurs in no counted record.
-    if not counts.all():
-        raise AssertionError("a name that occurs in no counted record was about to be published")
-    # An additional count without a name, so that the table is never empty.
-    published = mechanism.draw(np.append(counts, 0.0), generator)[:-1]
-    found = [column.distinct[i] for i in np.flatnonzero(published > 0)]
-    # Sorted, because the order of the data would reveal the data. The text that stands for
-    # missing values cannot be a state.
-    names = sort_values(name for name in found if name != MISSING_STATE)
-    other = _OTHER_STATE
-    while other in names:
-        other = f"({other})"
-    return Categories(tuple(names), other)
 
 
 def estimate_total(columns: Iterable[Measurement]) -> float:

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_array, check_integer, check_real
 from .base import Display
+from .tables import category_texts
 
 
 @dataclass(eq=False, repr=False)
@@ -224,7 +225,7 @@ class EffectsDisplay(Display):
             axis.errorbar(places, effects, 2 * self.deviations[name], **style)
             axis.axhline(0.0, color="grey", linewidth=0.5)
             axis.set(title=str(name), ylabel=f"effect on {self.class_label}")
-            axis.set_xticks(places, [str(label) for label in effects.index], rotation=90, size=6)
+            axis.set_xticks(places, category_texts(effects.index), rotation=90, size=6)
         for axis in axes[len(self.effects) :]:
             axis.set_visible(False)
         self.axes_, self.figure_ = axes[: len(self.effects)], axes[0].figure
@@ -418,6 +419,8 @@ class BudgetCurveDisplay(Display):
         colour = self.line_.get_color()
         if self.spread is not None:
             low, high = self.mean - self.spread, self.mean + self.spread
+            if "accuracy" in self.score_name:
+                low, high = np.clip(low, 0, None), np.clip(high, None, 1)
             ax.fill_between(self.epsilons, low, high, color=colour, alpha=0.2, linewidth=0)
         if self.reference is not None:
             ax.axhline(self.reference, color=colour, linestyle="--", label="without privacy")

@@ -7,10 +7,12 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_integer
 from .base import Display
+from .tables import category_text
 
 # Sizes of a box and of its lines of text, in units of the distance between two nodes.
 _BOX_WIDTH, _BOX_HEIGHT = 0.86, 0.62
@@ -104,7 +106,7 @@ class BayesNetDisplay(Display):
             parents[node] = tuple(p for p in structure[node] if p in chosen)
             # Rare states that are counted together are one tuple.
             names = [
-                f"{len(state)} rare" if isinstance(state, tuple) else str(state)
+                f"{len(state)} rare" if isinstance(state, tuple) else _state_text(state)
                 for state in estimator.states_[node]
             ]
             table, states[node] = _merge_states(estimator.probabilities_[node], names, max_states)
@@ -166,6 +168,13 @@ def _write(
         size, letters = _MIN_FONT, int(points / _FONT_ASPECT / _MIN_FONT)
         text = text[: letters - 1] + "…" if letters > 1 else ""
     ax.text(x, y, text, fontsize=size, zorder=5, ha="center", va="center", **options)
+
+
+def _state_text(state: Hashable) -> str:
+    """Return a state as a text that fits into a narrow cell; a bin by its ends."""
+    if isinstance(state, pd.Interval) and not isinstance(state.left, pd.Timestamp):
+        return f"{state.left:.3g}–{state.right:.3g}"
+    return category_text(state)
 
 
 def _draw_edge(ax: Any, points: list[tuple[float, float]]) -> None:

@@ -177,6 +177,7 @@ class PrivacyProfileDisplay(Display):
             text = f"total ({epsilon:.3g}, {format_exact(delta)})"
             ax.plot([epsilon], [delta], "x", color=colour, label=text)
         ax.set(title="Privacy profile", xlabel=r"$\varepsilon$", ylabel=r"$\delta$")
+        ax.set_xlim(left=0)
         ax.grid(alpha=0.3)
 
 
@@ -287,6 +288,7 @@ class TradeOffDisplay(Display):
         (self.line_,) = ax.plot(*self.points, **{"label": self.name, **line_options})
         ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
         ax.set(title="Attacks", xlabel="false-positive rate", ylabel="true-positive rate, at most")
+        ax.set(xlim=(0, 1), ylim=(0, 1))
         ax.grid(alpha=0.3)
 
 
@@ -348,6 +350,7 @@ class AuditDisplay(Display):
         if self.attack is not None:
             ax.plot(*[[each] for each in self.attack], "X", color="C3", label="attack, at least")
         ax.set(title=self.text, xlabel="false-positive rate", ylabel="true-positive rate")
+        ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))  # an attack at a corner is drawn in full
         ax.grid(alpha=0.3)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from .base import Display
 _MOST_TEXTS = 200
 # Cells with a wider interval have no colour: it would show noise.
 _WIDEST = 0.5
+# Longest line of a label, in letters.
+_LABEL_WIDTH = 32
 
 
 @dataclass(eq=False, repr=False)
@@ -119,8 +122,8 @@ class TableDisplay(Display):
         edges = np.arange(n_columns + 1) - 0.5, np.arange(n_rows + 1) - 0.5
         mesh = ax.pcolormesh(*edges, np.ma.masked_where(~known, self.value), **style)
         ax.set_ylim(n_rows - 0.5, -0.5)
-        ax.set_xticks(range(n_columns), _texts(self.columns), rotation=30, ha="right")
-        ax.set_yticks(range(n_rows), _texts(self.rows))
+        ax.set_xticks(range(n_columns), category_texts(self.columns), rotation=30, ha="right")
+        ax.set_yticks(range(n_rows), category_texts(self.rows))
         if self.value.size <= _MOST_TEXTS:
             for (i, j), value in np.ndenumerate(self.value):
                 text = f"{value:.1%}\n{self.low[i, j]:.1%} to {self.high[i, j]:.1%}"
@@ -207,7 +210,7 @@ class ForestDisplay(Display):
         level = {"confidence": confidence, "population": population}
         found = estimator.difference(event, column, **level)
         first, *others = estimator.schema_[column].labels()[: 1 + np.size(found.value)]
-        labels = [f"{each} - {first}" for each in _texts([first, *others])[1:]]
+        labels = [f"{each} - {first}" for each in category_texts([first, *others])[1:]]
         wanted = ", ".join(f"{name} = {value}" for name, value in event.items())
         name = f"difference of the share of {wanted}, by {column}"
         return cls.from_estimates(found, labels, reference=0.0, name=name, ax=ax, **options)
@@ -246,7 +249,8 @@ class ForestDisplay(Display):
 
     def figure_size(self) -> Any:
         """Return the width and height of a figure, in inches."""
-        return 6.4, min(1.4 + 0.35 * len(self.value), 12)
+        n_lines = sum(_wrap(label).count("\n") + 1 for label in category_texts(self.labels))
+        return 6.4, min(1.4 + 0.2 * n_lines + 0.15 * len(self.value), 12)
 
     def _draw(self, ax: Any, **options: Any) -> None:
         places = np.arange(len(self.value))
@@ -256,13 +260,19 @@ class ForestDisplay(Display):
         ax.errorbar(self.value, places, xerr=widths, **style)
         if self.reference is not None:
             ax.axvline(self.reference, color="0.5", linewidth=1, linestyle="--")
-        ax.set_yticks(places, _texts(self.labels))
+        ax.set_yticks(places, [_wrap(label) for label in category_texts(self.labels)])
         ax.set_ylim(len(places) - 0.5, -0.5)
-        ax.set(title=f"{self.confidence:.0%} intervals", xlabel=self.name)
+        ax.set(title=f"{self.confidence:.0%} intervals", xlabel=_wrap(self.name))
+        ax.locator_params(axis="x", nbins=5)
         ax.grid(alpha=0.3, axis="x")
 
 
-def _texts(labels: Sequence[Hashable]) -> list[str]:
+def _wrap(text: str) -> str:
+    """Return a label as lines, none of which is wider than about half a figure."""
+    return "\n".join(wrap(text, _LABEL_WIDTH))
+
+
+def category_texts(labels: Sequence[Hashable]) -> list[str]:
     """Return categories as short strings; bins by their ends."""
     return [category_text(label) for label in labels]
 

@@ -117,7 +117,7 @@ def make_round(context: Any = None, epsilon: float = 1.0) -> FederatedRound:
 
 
 def _hospital_round(context: Context) -> FederatedRound:
-    # For a demonstration of a refusal, one hospital may have another budget in mind.
+    # To demonstrate a refusal, one hospital may expect another budget.
     refuses = os.environ.get(_REFUSED) == str(context.node_config["partition-id"])
     return make_round(context, epsilon=0.5 if refuses else 1.0)
 
@@ -247,7 +247,7 @@ def _wait_for_port(port: int, timeout: float) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the example, and print how well its model predicts.
+    """Run the example, and print the accuracy of its model.
 
     Parameters
     ----------

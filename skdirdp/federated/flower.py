@@ -4,7 +4,7 @@ Flower's SecAgg+ averages floats: it clips and quantises them with random roundi
 its masks come from a generator with a seed of 32 bits, which a server can find by trying all seeds
 (flwr 1.41, `secaggplus_utils.pseudo_rand_gen`). Here both are replaced while a message is handled:
 shares are added as exact integers, and masks are the output of SHAKE-256 with the full seed. Key
-agreement, secret sharing and the four stages are those of Flower.
+agreement, secret sharing and the four stages are Flower's own.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ _CONTRACT, _REPLY, _CHECKSUM = "skdirdp-contract", "skdirdp-reply", "skdirdp-che
 _WEIGHT, _CLIPPING, _TARGET = 1.0, 0.0, 1
 _POLL_SECONDS = 0.5
 _CHANGED = (
-    "the round has no result: a message was changed on its way to the server. Start another round "
+    "the round has no result: a message was modified on its way to the server. Start another round "
     "with another round_id"
 )
 
@@ -82,7 +82,7 @@ def random_masks(
     Parameters
     ----------
     seed : bytes
-        Secret that two parties share, or that one has.
+        Secret of one party, or shared by two.
     num_range : int
         Power of two.
     dimensions_list : list of tuple of int
@@ -209,7 +209,7 @@ def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
 
     @app.query()
     def agree(message: Message, context: Context) -> Message:
-        """Compare the contract of the server with that of this party."""
+        """Compare the contract of the server with this party's contract."""
         with _without_data():
             answer: dict[str, Any] = {"error": ""}
             try:
@@ -254,7 +254,7 @@ def _without_data() -> Iterator[None]:
 def _check_stage(fit: FederatedRound, message: Message) -> None:
     """Refuse a message of the server that would reveal more than the contract allows."""
     if RECORD_KEY_CONFIGS not in message.content.config_records:
-        raise ContractError("shares are sent with SecAgg+ only")
+        raise ContractError("shares are sent only with SecAgg+")
     configs: Any = message.content.config_records[RECORD_KEY_CONFIGS]
     stage, least = configs.get(Key.STAGE), fit.n_parties - fit.max_dropouts
     if stage == Stage.SETUP:
@@ -442,7 +442,7 @@ class _ExactSecAggPlus(SecAggPlusWorkflow):
         return self._all_present(super().share_keys_stage(grid, context, state), state)
 
     def _all_present(self, done: bool, state: Any) -> bool:
-        """Stop before a party is charged if another one has left."""
+        """Stop before any party is charged if one has left."""
         self._note(state)
         if len(state.active_node_ids) < self._n_parties:
             self.reasons.add("a party left before shares were drawn, and none was charged")

@@ -2,8 +2,8 @@
 
 A party fits a copy of the estimator in a context that compares the tables with the contract,
 charges the party's accountant, draws the party's share, and stops. The server fits the estimator
-to made-up records in a context that takes the sum of the shares as the draw. Records are thus
-counted, and sums are post-processed, by the same code as in a fit of one data owner.
+to made-up records in a context that uses the sum of the shares as the noisy counts. So the same
+code counts records and post-processes sums as in a fit of one data owner.
 """
 
 import hashlib
@@ -51,8 +51,8 @@ class Share:
     values : ndarray of int of shape (n_cells,)
         One number for each cell of all tables.
     checksum : str
-        SHA-256 of the above. It detects messages that were damaged, not those that were forged:
-        that is the task of the connection.
+        SHA-256 of the above. It detects damaged messages. Forged messages must be prevented by an
+        authenticated connection.
 
     Examples
     --------
@@ -82,11 +82,11 @@ class Share:
 
     @property
     def is_intact(self) -> bool:
-        """Whether the checksum is that of the values."""
+        """Whether the checksum matches the values."""
         return self.checksum == _checksum(self.digest, self.values)
 
     def __repr__(self) -> str:
-        # A share without others protects less than the sum does, so it is not shown.
+        # A single share is protected less than the sum, so its values are not shown.
         return f"Share(digest={self.digest!r}, {self.values.size} cells)"
 
 
@@ -99,10 +99,10 @@ class FederatedRound:
     """One fit of an estimator to the records of several parties.
 
     All parties and the server create the same round. Its public parameters are the contract, and
-    a party takes part only if the contract of the server equals its own. The guarantee is that of
-    a fit to the pooled records, with the estimator's budget. It protects each party's records
-    from the server and from up to `max_colluders` other parties. One round is one release: a
-    failed round is repeated under another `round_id`, and is charged again.
+    a party takes part only if the contract of the server equals its own. The guarantee is the same
+    as for a fit to the pooled records, with the estimator's budget. It protects each party's
+    records from the server and from up to `max_colluders` other parties. One round is one release:
+    a failed round is repeated under another `round_id`, and is charged again.
 
     Parameters
     ----------
@@ -182,15 +182,15 @@ class FederatedRound:
     ) -> None:
         _check_estimator(estimator, schema)
         if not isinstance(round_id, str) or not 1 <= len(round_id) <= 100:
-            raise ValueError(f"round_id must be a text of 1 to 100 characters; got {round_id!r}")
+            raise ValueError(f"round_id must be a string of 1 to 100 characters; got {round_id!r}")
         self.round_id = round_id
         self.n_parties = check_integer("n_parties", n_parties, at_least=1, at_most=MAX_PARTIES)
         self.max_dropouts = check_integer("max_dropouts", max_dropouts, at_least=0)
         self.max_colluders = check_integer("max_colluders", max_colluders, at_least=0)
         if self.max_absent >= self.n_parties:
             raise ValueError(
-                "max_dropouts and max_colluders must be less than n_parties together; got "
-                f"{max_dropouts} and {max_colluders} of {n_parties}"
+                "max_dropouts + max_colluders must be less than n_parties; got "
+                f"{max_dropouts} + {max_colluders} and n_parties={n_parties}"
             )
         self.person_parties = check_integer("person_parties", person_parties, at_least=1)
         self.ratio, self.schema = ratio, schema
@@ -229,7 +229,7 @@ class FederatedRound:
         return DistributedDirichletMechanism(mechanism, self.n_parties, self.max_absent, self.ratio)
 
     def check_offer(self, offer: Mapping[str, Any] | str) -> None:
-        """Raise an error if the contract of another party, or its digest, is not this one.
+        """Raise an error if another party's contract, or its digest, differs from this one.
 
         Parameters
         ----------
@@ -239,8 +239,8 @@ class FederatedRound:
         if isinstance(offer, str):
             if offer != self.digest:
                 raise ContractError(
-                    "the contract of the other side is not the contract of this round; compare "
-                    "the attribute contract on both sides. Nothing was charged"
+                    "the other side has a different contract; compare the attribute contract on "
+                    "both sides. Nothing was charged"
                 )
             return
         # The other contract was parsed from JSON, and so may have lists in place of tuples.
@@ -248,7 +248,7 @@ class FederatedRound:
         if other != own:
             differences = "; ".join(_differences(own, other))
             raise ContractError(
-                f"the parties must agree on all public parameters, and do not: {differences}. "
+                f"the parties must agree on all public parameters; these differ: {differences}. "
                 "Nothing was charged"
             )
 
@@ -330,7 +330,7 @@ class FederatedRound:
                 f"{values.shape} of {values.dtype}"
             )
         if int(values.min(initial=0)) < 0 or int(values.max(initial=0)) >= 1 << self.bits:
-            raise ContractError(f"{name} must be from 0 to below 2^{self.bits}; some are not")
+            raise ContractError(f"{name} must be at least 0 and below 2^{self.bits}")
         return values.astype(np.int64)
 
     def _fit(self, context: "_RoundContext", records: Mapping[str, Any]) -> Any:
@@ -432,7 +432,7 @@ class Aggregator:
         """
         if self._sum is None:
             raise ContractError(
-                "the sum of this round is already known: a second sum with another party would "
+                "the sum of this round was already returned: a second sum with another party would "
                 "reveal that party's share"
             )
         if share.digest != self._fit.digest:
@@ -444,11 +444,13 @@ class Aggregator:
                 f"party {party!r} has already sent its share; a repeated message is refused"
             )
         if len(self._present) == self._fit.n_parties:
-            raise ContractError(f"the round has {self._fit.n_parties} parties, and all have sent")
+            raise ContractError(
+                f"the round has {self._fit.n_parties} parties, and all have sent a share"
+            )
         values = self._fit.check_values(f"the share of party {party!r}", share.values)
         if not share.is_intact:
             raise ContractError(
-                f"the share of party {party!r} was changed on its way; ask for the same message "
+                f"the share of party {party!r} was modified in transit; request the same message "
                 "again"
             )
         self._sum = (self._sum + values) & ((1 << self._fit.bits) - 1)
@@ -463,7 +465,7 @@ class Aggregator:
         n_present : int
         """
         if self._sum is None:
-            raise ContractError("the sum of this round is already known")
+            raise ContractError("the sum of this round was already returned")
         n_present, least = len(self._present), self._fit.n_parties - self._fit.max_dropouts
         if n_present < least:
             raise ContractError(
@@ -526,8 +528,8 @@ class _RoundContext(ReleaseContext):
         same = plan.tables == self.fit._tables
         if not same or _column_names(plan) != self.fit._columns:
             raise ContractError(
-                "X must have the columns and the bounds of the example; it has not, or their "
-                "order is another. Nothing was charged"
+                "X must have the same columns and bounds as the example, in the same order. "
+                "Nothing was charged"
             )
         return self.fit._mechanisms
 
@@ -583,7 +585,7 @@ class _PartyContext(_RoundContext):
 
 
 class _ServerContext(_RoundContext):
-    """Context of the server: the sum of the shares is the draw.
+    """Context of the server, which uses the sum of the shares as the noisy counts.
 
     Without a sum it calibrates the tables, and uses the mean of a sum of empty cells.
     """
@@ -681,7 +683,7 @@ def _canonical(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple | range):
         return [_canonical(name, item) for item in value]
     raise TypeError(
-        f"{name} must consist of texts, numbers, dates, lists and dicts, so that parties can "
+        f"{name} must consist of strings, numbers, dates, lists and dicts, so that parties can "
         f"compare it; got {type(value).__name__}"
     )
 

@@ -3,6 +3,7 @@
 Released histograms never use exact counts.
 """
 
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
 from numbers import Integral
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 from scipy.optimize import isotonic_regression
+from sklearn.preprocessing import KBinsDiscretizer
 
 from .._contributions import count_cells
 from .._messages import warn
@@ -279,6 +281,19 @@ def exact_quantiles(values: np.ndarray, n_bins: int, feature: int) -> np.ndarray
 def value_edges(edges: np.ndarray) -> np.ndarray:
     """Return edges without that of the bin of missing values, which is infinite."""
     return edges[:-1] if len(edges) > 2 and np.isinf(edges[-1]) else edges
+
+
+def as_discretizer(edges: np.ndarray, names: Any, encode: str, dtype: Any) -> KBinsDiscretizer:
+    """Return a fitted discretizer of scikit-learn with the given edges."""
+    sizes = [len(each) - 1 for each in edges]
+    if min(sizes) < 2:
+        raise ValueError("each feature must have at least two bins to be exported")
+    encode = "ordinal" if encode == "ordinal" else "onehot-dense"
+    bins = KBinsDiscretizer(sizes, encode=encode, strategy="uniform", dtype=dtype)
+    made_up = np.stack([np.zeros(len(edges)), np.ones(len(edges))])
+    bins.fit(made_up if names is None else pd.DataFrame(made_up, columns=names))
+    bins.bin_edges_ = deepcopy(edges)
+    return bins
 
 
 # Released histograms -------------------------------------------------------------------

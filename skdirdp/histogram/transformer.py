@@ -1,12 +1,13 @@
 """Private discretizer of numeric columns, based on private histograms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
 from sklearn.base import TransformerMixin
+from sklearn.preprocessing import KBinsDiscretizer
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .._contributions import check_given_counts
@@ -14,9 +15,15 @@ from .._docs import shared_docs
 from .._messages import describe, errors_without_data, warn
 from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
-from .._sklearn_compat import Interval, StrOptions, _check_feature_names_in, _fit_context
+from .._sklearn_compat import (
+    Interval,
+    Options,
+    StrOptions,
+    _check_feature_names_in,
+    _fit_context,
+)
 from .._validation import by_column, check_cells, check_integer, check_real, check_sizes
-from ..base import CountingEstimator, NoisyTablesMixin, ReleaseContext, ReleasePlan
+from ..base import CountingEstimator, NoisyTablesMixin, Release, ReleaseContext, ReleasePlan
 from ..engines import Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
@@ -28,6 +35,7 @@ from .histogram import (
     FeatureBins,
     NoisyHistogram,
     ReleasedHistogram,
+    as_discretizer,
     assign_bins,
     bins_from_onehot,
     check_categories,
@@ -63,6 +71,8 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     strategy : {"quantile", "uniform"}, default="quantile"
         Bins of about equally many records, or of equal width. A value that many records
         share fills a bin by itself.
+    dtype : {np.float32, np.float64}, default=None
+        Type of the output. If None, it is that of the input.
     schema : Schema, default=None
         Public description of the columns of X. Bounds, categories, person ids and `max_rows` are
         then taken from the schema, and features are in its order, without keys and ignored columns.
@@ -109,6 +119,10 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     taken from the data are widened if the bins have no room between them: those of a constant
     feature c to c - h and c + h, with h = max(1, abs(c)) / 2.
 
+    Three parameters of `KBinsDiscretizer` are left out. `quantile_method`: quantiles are borders of
+    released fine bins. `subsample`: all records are counted, in one pass. `sample_weight`: shares
+    and their confidence limits use the public number of records; a total weight is not public.
+
     Examples
     --------
     >>> import numpy as np
@@ -132,6 +146,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         "n_bins": [Interval(Integral, 2, None, closed="left"), "array-like"],
         "encode": [StrOptions({"onehot", "onehot-dense", "ordinal", "density", "cdf"})],
         "strategy": [StrOptions({"uniform", "quantile"})],
+        "dtype": [None, Options(type, set(_FLOATS))],
         "schema": [None, Schema],
         "bounds": [None, "array-like", dict],
         "n_categories": [None, "array-like", dict, Interval(Integral, 1, None, closed="left")],
@@ -146,6 +161,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         *,
         encode: str = "onehot",
         strategy: str = "quantile",
+        dtype: Any = None,
         schema: Schema | None = None,
         bounds: Any = None,
         n_categories: Any = None,
@@ -167,6 +183,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         self.n_bins = n_bins
         self.encode = encode
         self.strategy = strategy
+        self.dtype = dtype
         self.schema = schema
         self.bounds = bounds
         self.n_categories = n_categories
@@ -295,12 +312,23 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         with_counts = [(tables[len(cells)], cells) for cells in counts.tables]
         plan = ReleasePlan(self, context, with_counts, counts.counted, leaks + size_leaks)
         releases = context.release(plan)
-        kind: type[ReleasedHistogram] = ReleasedHistogram
+        is_noisy = context.is_private and self.postprocess
         number: float | None = n_samples
-        if context.is_private and self.postprocess:
-            kind, number = NoisyHistogram, None if plan.n_records is None else float(plan.n_records)
-        is_noisy = kind is NoisyHistogram
+        if is_noisy:
+            number = None if plan.n_records is None else float(plan.n_records)
         self._keep_noisy_tables(dict(enumerate(releases)) if is_noisy else {}, number)
+        kind = NoisyHistogram if is_noisy else ReleasedHistogram
+        self._set_histograms(releases, bins, number, kind)
+        self._set_edges(bins, X, is_private=context.is_private)
+
+    def _set_histograms(
+        self,
+        releases: Sequence[Release],
+        bins: FeatureBins,
+        n_samples: float | None,
+        kind: type[ReleasedHistogram],
+    ) -> None:
+        """Set the released histograms of all features."""
         self.fine_edges_ = bins.edges()
         self.release_ = [release.drawn for release in releases]
         self._is_categorical_ = np.array([size is not None for size in bins.n_categories])
@@ -311,13 +339,12 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         self._histograms_ = [
             None
             if mechanism is None
-            else kind(value_edges(edges), drawn, mechanism, number, size is None, bool(missing))
+            else kind(value_edges(edges), drawn, mechanism, n_samples, size is None, bool(missing))
             for edges, (drawn, mechanism), size, missing in zip(
                 self.fine_edges_, releases, bins.n_categories, self._has_missing_, strict=True
             )
         ]
         self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
-        self._set_edges(bins, X, is_private=context.is_private)
 
     def _set_edges(self, bins: FeatureBins, X: np.ndarray | None, *, is_private: bool) -> None:
         """Set the edges of the bins, which consist of fine bins; X is needed only without noise."""
@@ -517,24 +544,25 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         check_categories(
             X, [n if self._is_categorical_[k] else None for k, n in enumerate(self.n_bins_)]
         )
+        dtype = X.dtype if self.dtype is None else self.dtype
         if self.encode == "cdf":
-            return self._evaluate_cdf(X)
+            return self._evaluate_cdf(X).astype(dtype, copy=False)
         if self.encode == "density":
             bins = self._assign_bins(X, np.intp)
             values = [density[bins[:, k]] for k, density in enumerate(self._densities())]
-            return np.column_stack(values).astype(X.dtype, copy=False)
+            return np.column_stack(values).astype(dtype, copy=False)
         if self.encode == "ordinal":
-            return self._assign_bins(X, X.dtype)
+            return self._assign_bins(X, dtype)
         starts = np.concatenate([[0], np.cumsum(self.n_bins_)])
         columns = self._assign_bins(X, np.int32)
         columns += starts[:-1].astype(np.int32)
         shape = (len(X), int(starts[-1]))
         if self.encode == "onehot-dense":
-            dense = np.zeros(shape, dtype=X.dtype)
+            dense = np.zeros(shape, dtype=dtype)
             np.put_along_axis(dense, columns, 1, axis=1)
             return dense
         ends = np.arange(0, columns.size + 1, X.shape[1])
-        return sparse.csr_matrix((np.ones(columns.size, X.dtype), columns.ravel(), ends), shape)
+        return sparse.csr_matrix((np.ones(columns.size, dtype), columns.ravel(), ends), shape)
 
     def _assign_bins(self, X: np.ndarray, dtype: Any) -> np.ndarray:
         """Return the bin of each value; that of missing values is the last."""
@@ -546,7 +574,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     def _output(self) -> tuple[int, Any]:
         """Return the number of output columns, and an empty array of the output type."""
         width = int(np.sum(self.n_bins_)) if "onehot" in self.encode else self.n_features_in_
-        empty = np.empty((0, width))
+        empty = np.empty((0, width), np.float64 if self.dtype is None else self.dtype)
         return width, sparse.csr_matrix(empty) if self.encode == "onehot" else empty
 
     def _densities(self) -> list[np.ndarray]:
@@ -745,6 +773,20 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
                 if histogram.has_missing:
                     drawn[generator.random(n_samples) < histogram.probabilities[-1], k] = np.nan
         return drawn if self._columns_ is None else self._columns_.decode(drawn)
+
+    def to_sklearn(self) -> KBinsDiscretizer:
+        """Return the bins as a `KBinsDiscretizer` without sparse output, such as for ONNX.
+
+        Returns
+        -------
+        KBinsDiscretizer
+            Fitted, with the same bins. Its `inverse_transform` returns the centres of bins.
+        """
+        check_is_fitted(self)
+        if self._columns_ is not None or self.encode in ("density", "cdf"):
+            raise ValueError("to_sklearn must be called for numeric bins without a schema")
+        names = getattr(self, "feature_names_in_", None)
+        return as_discretizer(self.bin_edges_, names, self.encode, self.dtype)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -16,6 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import erfcx, gammaln
 from scipy.stats import norm
 
+from .._random import NoiseGenerator
 from .._validation import NON_NEGATIVE, OPEN_UNIT_INTERVAL, store_reals
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
@@ -143,7 +144,7 @@ class _AdditiveMechanism(Mechanism):
         return normalise(*prepared)
 
     def noisy(
-        self, counts: np.ndarray, generator: np.random.Generator, grid: float | None = None
+        self, counts: np.ndarray, generator: NoiseGenerator, grid: float | None = None
     ) -> np.ndarray:
         """Add noise to counts that were checked; some results may be negative.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .._messages import format_short
-from .._random import noise_generator
+from .._random import NoiseGenerator, noise_generator
 from .._validation import check_choice, check_counts, check_integer, check_real
 from ..accounting.composition import MAX_RELEASES, Composition, PrivacyCurves, same_adjacency
 from ..accounting.worst_case import REVEALS_ALL, TABLE_RELATIONS, WorstCase, in_every_direction
@@ -103,7 +103,7 @@ class Mechanism(PrivacyCurves):
     @classmethod
     @abstractmethod
     def _draw(
-        cls, requests: "Sequence[Request]", generator: np.random.Generator
+        cls, requests: "Sequence[Request]", generator: NoiseGenerator
     ) -> tuple[np.ndarray, ...]:
         """Draw the noisy cells of several one-dimensional tables, concatenated."""
 
@@ -333,7 +333,7 @@ class Mechanism(PrivacyCurves):
         self._check_table(counts, grid, whole=whole)
 
     def draw(
-        self, counts: np.ndarray, generator: np.random.Generator | None, grid: float | None = None
+        self, counts: np.ndarray, generator: NoiseGenerator | None, grid: float | None = None
     ) -> np.ndarray:
         """Draw the release of a table that has been checked and accounted for.
 
@@ -351,7 +351,7 @@ class Mechanism(PrivacyCurves):
 
     @staticmethod
     def draw_all(
-        requests: "Sequence[Request]", generator: np.random.Generator | None
+        requests: "Sequence[Request]", generator: NoiseGenerator | None
     ) -> list[np.ndarray]:
         """Draw the releases of several tables that have been checked and accounted for.
 
@@ -433,7 +433,7 @@ def _join_equal(batch: _Batch) -> list[Request]:
     return joined
 
 
-def _draw_batch(batch: _Batch, generator: np.random.Generator) -> None:
+def _draw_batch(batch: _Batch, generator: NoiseGenerator) -> None:
     """Draw all blocks of a batch at once and write the results to their targets."""
     requests = _join_equal(batch)
     kind, as_counts = type(requests[0].mechanism), requests[0].as_counts

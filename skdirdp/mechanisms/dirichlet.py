@@ -10,6 +10,7 @@ import numpy as np
 from scipy.optimize import brentq, linprog, minimize_scalar
 from scipy.special import betainc, betaincc, digamma, polygamma
 
+from .._random import NoiseGenerator
 from .._validation import LARGEST, NON_NEGATIVE, store_reals
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.guarantees import truncated_epsilon
@@ -215,9 +216,7 @@ class DirichletMechanism(Mechanism):
         return least, most
 
 
-def draw_dirichlet(
-    numerators: np.ndarray, places: int, generator: np.random.Generator
-) -> np.ndarray:
+def draw_dirichlet(numerators: np.ndarray, places: int, generator: NoiseGenerator) -> np.ndarray:
     """Draw a Dirichlet variable of shapes ``numerators / 2**places`` for each row; none is 0."""
     return normalise(grids.relative_weights(*gamma_cells(numerators, places, generator)))
 

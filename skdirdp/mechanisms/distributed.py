@@ -4,7 +4,7 @@ Each of P parties draws, for each cell, ``N_p ~ Poisson(M G_p)`` with ``G_p ~ Ga
 alpha / (P - t))``. Gamma variables add, so the sum of the shares of the parties is ``Poisson(M G)``
 with ``G ~ Gamma(r x + alpha')`` and alpha' >= alpha, as long as at most t parties are absent from
 the sum or reveal their shares. The sum post-processes the gamma variables for which the guarantee
-of the Dirichlet mechanism is proved (docs/theory.md, section 21).
+of the Dirichlet mechanism is proved (docs/theory.md, section 20).
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from math import ceil, isfinite, log, sqrt
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._random import noise_generator
+from .._random import NoiseGenerator, noise_generator
 from .._validation import check_counts, check_integer
 from ..accounting.composition import PrivacyCurves
 from ..accounting.worst_case import WorstCase
@@ -161,7 +161,7 @@ class DistributedDirichletMechanism(PrivacyCurves):
         return self.draw(counts, noise_generator(random_state), grid)
 
     def draw(
-        self, counts: np.ndarray, generator: np.random.Generator, grid: float | None = None
+        self, counts: np.ndarray, generator: NoiseGenerator, grid: float | None = None
     ) -> np.ndarray:
         """Draw the share of a table that passed `check_table`, after it was charged.
 

@@ -286,14 +286,21 @@ def split_with_selection(
     contribution: ContributionBound,
     n_columns: int,
     share: float,
+    names: ContributionBound | None = None,
 ) -> tuple[GaussianMechanism, list[SelectionMechanism]]:
     """Split one budget over a Gaussian release and the selection of names in some columns.
 
-    `contribution` bounds a record in the table and in the names of each column. The selections
-    of all `n_columns` columns get `share` of the budget together.
+    `contribution` bounds a record in the table, and `names` in the names of each column; if None,
+    they are equal. The selections of all `n_columns` columns get `share` of the budget together.
     """
     failure = _SELECTION_DELTA * delta
-    whole = calibrate_gaussian(epsilon, delta, None, adjacency, contribution, failure)
-    *parts, rest = split_gaussian(whole, [*[share / n_columns] * n_columns, 1 - share])
+    shares = [*[share / n_columns] * n_columns, 1 - share]
+    # Both have the same loss with the whole budget, so shares of either add up.
+    counts, table = (
+        split_gaussian(calibrate_gaussian(epsilon, delta, None, adjacency, each, failure), shares)
+        for each in (contribution if names is None else names, contribution)
+    )
     # The probability that some column fails is at most the sum of their probabilities.
-    return rest, [SelectionMechanism(**vars(part), failure=failure / n_columns) for part in parts]
+    each_failure = failure / n_columns
+    selections = [SelectionMechanism(**vars(each), failure=each_failure) for each in counts[:-1]]
+    return table[-1], selections

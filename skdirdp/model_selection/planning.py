@@ -20,6 +20,7 @@ from sklearn import model_selection
 
 from .._messages import describe
 from .._persons import RECORD, CountedRows, Unit, number_persons
+from .._random import NoiseGenerator
 from ..accounting import AllOf, OneOf, RepeatedSelection
 from ..accounting.composition import PrivacyCurves
 from ..base import Budget, PrivacyReport
@@ -252,7 +253,7 @@ def plan_search(
 
 
 def split_persons(
-    ids: Any, persons: CountedRows, cv: Any, generator: np.random.Generator
+    ids: Any, persons: CountedRows, cv: Any, generator: NoiseGenerator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the counted records to fit to, and of those to hold out.
 
@@ -273,7 +274,7 @@ def split_persons(
 
 
 def split_records(
-    n_records: int, cv: Any, adjacency: str, generator: np.random.Generator
+    n_records: int, cv: Any, adjacency: str, generator: NoiseGenerator
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the positions of the records to fit to, and of the held-out records."""
     if isinstance(cv, Integral) and not isinstance(cv, bool):

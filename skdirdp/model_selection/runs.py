@@ -16,7 +16,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from .._messages import is_error, warn
 from .._persons import RECORD, Unit
-from .._random import noise_generator
+from .._random import NoiseGenerator, noise_generator
 from .._sklearn_compat import _routing_enabled
 from ..base import Budget
 from ..exceptions import PrivacyLeakWarning
@@ -181,7 +181,7 @@ class Run(NamedTuple):
     noisy: np.ndarray | None = None  # gains and losses
 
 
-def draw_candidates(route: Route, generator: np.random.Generator) -> list[int]:
+def draw_candidates(route: Route, generator: NoiseGenerator) -> list[int]:
     """Return the number of the candidate of each run."""
     if route.name == "composition":
         return list(range(route.n_candidates))
@@ -251,7 +251,7 @@ def perform_all(
     return runs
 
 
-def select_best(runs: Iterable[Run], generator: np.random.Generator) -> Run:
+def select_best(runs: Iterable[Run], generator: NoiseGenerator) -> Run:
     """Return the run with the highest rank; ties are broken at random."""
     best: list[Run] = []
     for run in runs:

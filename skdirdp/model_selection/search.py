@@ -16,13 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import shared_docs
 from .._messages import errors_without_data, warn
-from .._random import noise_generator, sampling_generator
+from .._random import NoiseGenerator, noise_generator, sampling_generator
 from .._sklearn_compat import (
     HasMethods,
     Interval,
     StrOptions,
     _check_method_params,
     _num_samples,
+    check_callbacks,
     take_records,
 )
 from ..accounting import NoPrivacy
@@ -158,7 +159,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         y: Any,
         params: dict[str, Any],
         scorer: PrivateScorer,
-        generator: np.random.Generator,
+        generator: NoiseGenerator,
     ) -> SearchData:
         labels_by_name(self.estimator, X, y)  # raises an error for a name that is no label
         with errors_without_data(X=X, y=y):
@@ -243,7 +244,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         if self.random_state is not None:
             seeds = generator.integers(2**31, size=len(drawn)).tolist()
         # Repetition is private only if the number of runs is not seen: shown only on demand.
-        verbose = self.verbose if plan.route.name == "composition" else self.verbose or None
+        shown = self.verbose or len(vars(self).get("_skl_callbacks", ()))
+        verbose = shown if plan.route.name == "composition" else shown or None
         pairs = list(zip(drawn, seeds, strict=True))
         done = runs.perform_all(self.estimator, data, plan, scorer, pairs, self.n_jobs, verbose)
         best = runs.select_best(done, generator)
@@ -256,7 +258,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return best
 
     def _refit(
-        self, best: Run, data: SearchData, plan: SearchPlan, generator: np.random.Generator
+        self, best: Run, data: SearchData, plan: SearchPlan, generator: NoiseGenerator
     ) -> Run:
         """Return the best run with its candidate fitted to all records."""
         seed = None if self.random_state is None else int(generator.integers(2**31))
@@ -354,6 +356,25 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         It must not be published if the records are private; `private_score` can be.
         """
         return self._best().score(X) if y is None else self._best().score(X, y)
+
+    def set_callbacks(self: _Search, *callbacks: Any) -> _Search:
+        """Set the callbacks of the fit, of which only `ProgressBar` is allowed.
+
+        With a `ProgressBar` the progress of the runs is shown as with `verbose=1`. Other callbacks
+        could store exact scores.
+
+        Parameters
+        ----------
+        *callbacks : sklearn.callback.ProgressBar
+            None removes them.
+
+        Returns
+        -------
+        self
+        """
+        check_callbacks(callbacks)
+        self._skl_callbacks = list(callbacks)
+        return self
 
     predict = _method_of_best("predict")
     predict_proba = _method_of_best("predict_proba")

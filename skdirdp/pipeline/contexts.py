@@ -179,7 +179,8 @@ class Rehearsal(_PipelineContext):
                 raise ValueError(
                     f"{name} must directly follow {each.estimator.label!r} and count numbers, as "
                     "DirichletNB does: otherwise its number of columns is not known before the "
-                    "words are released. Or give a vocabulary. Nothing was charged"
+                    "words are released. Or give a vocabulary, or max_features if it is None. "
+                    "Nothing was charged"
                 )
         unknown = [leak for leak in plan.leaks if leak not in _NOT_OF_X]
         if unknown and before:

@@ -11,12 +11,19 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_memory
+from sklearn.utils.validation import check_is_fitted, check_memory
 
 from .._docs import shared_docs
 from .._messages import format_exact, suppress_external_warnings, warn
 from .._persons import SharedGroups, common_unit
-from .._sklearn_compat import HasMethods, Interval, StrOptions, _name_estimators, take_records
+from .._sklearn_compat import (
+    HasMethods,
+    Interval,
+    StrOptions,
+    _name_estimators,
+    check_callbacks,
+    take_records,
+)
 from ..accounting.worst_case import ADJACENCIES
 from ..base import Budget, PrivacyReport, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
@@ -262,6 +269,43 @@ class PrivatePipeline(Pipeline):
             Predictions of the last step.
         """
         return self._fit_privately(Pipeline.fit_predict, X, y, params)
+
+    @available_if(lambda self: hasattr(Pipeline, "set_callbacks"))
+    def set_callbacks(self, *callbacks: Any) -> "PrivatePipeline":
+        """Set the callbacks of the fit, of which only `ProgressBar` is allowed.
+
+        Other callbacks could store exact scores of the steps. Needs scikit-learn 1.9.
+
+        Parameters
+        ----------
+        *callbacks : sklearn.callback.ProgressBar
+
+        Returns
+        -------
+        self
+        """
+        check_callbacks(callbacks)
+        return super().set_callbacks(*callbacks)
+
+    def to_sklearn(self) -> Pipeline:
+        """Return the fitted steps as a `Pipeline` of scikit-learn, such as for ONNX.
+
+        Returns
+        -------
+        Pipeline
+            Fitted. Private steps are replaced by the result of their `to_sklearn`.
+        """
+        check_is_fitted(self)
+        steps = [
+            (name, step.to_sklearn() if hasattr(step, "to_sklearn") else step)
+            for name, step in self.steps
+        ]
+        private = [
+            name for name, step in steps if any("privacy_" in vars(e) for e in reachable(step))
+        ]
+        if private:
+            raise ValueError(f"steps must have a method to_sklearn; got {', '.join(private)}")
+        return Pipeline(steps, transform_input=self.transform_input)
 
     predict: Any = _on_converted_records("predict")
     predict_proba: Any = _on_converted_records("predict_proba")

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._docs import shared_docs
 from .._messages import errors_without_data, warn
 from .._persons import MOST_ROWS, CountedRows, Unit, select_rows
+from .._random import NoiseGenerator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer, check_real, check_real_array
 from ..accounting import NoPrivacy, PureDP
@@ -412,7 +413,7 @@ class PosteriorPlan:
             n_records=self.n_samples,
         )
 
-    def draw(self, generator: np.random.Generator | None) -> np.ndarray:
+    def draw(self, generator: NoiseGenerator | None) -> np.ndarray:
         """Draw noisy counts, after they were charged; the exact counts without a generator."""
         if generator is None:
             return self._counts
@@ -467,7 +468,7 @@ def laplace_scale(mechanism: str, n_categories: int, epsilon: float) -> float:
 
 
 def draw_laplace(
-    mechanism: str, counts: np.ndarray, epsilon: float, generator: np.random.Generator
+    mechanism: str, counts: np.ndarray, epsilon: float, generator: NoiseGenerator
 ) -> np.ndarray:
     """Draw noisy counts, floored and clamped; they need not sum to the number of records."""
     n, k = int(counts.sum()), counts.size

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from .._random import NoiseGenerator
 from .._validation import check_array, check_integer, check_real, check_real_array
 from ..accounting import ProfiledDP
 from ..mechanisms.sampling.distributions import choose
@@ -440,7 +441,7 @@ def log_weights(
 
 
 def draw_candidate(
-    candidates: np.ndarray, logs: np.ndarray, generator: np.random.Generator
+    candidates: np.ndarray, logs: np.ndarray, generator: NoiseGenerator
 ) -> np.ndarray:
     """Draw a candidate by the logarithms of unnormalised probabilities."""
     # Exact for these logarithms. The margin of the exponent covers their error of about 1e-12.

@@ -218,6 +218,24 @@ def reconcile_tables(tables: Sequence[NoisyTable], total: float | None = None) -
         table.variance * count / (table.variance + count**2)
         for table, count in zip(tables, counts, strict=True)
     ]
+    _project_counts(tables, counts, inverse_weights, total)
+    exact = make_consistent(
+        [
+            NoisyTable(count, Noise(table.variance), table.axes)
+            for count, table in zip(counts, tables, strict=True)
+        ],
+        total,
+    )
+    return _mix_with_uniform([table.counts for table in exact])
+
+
+def _project_counts(
+    tables: Sequence[NoisyTable],
+    counts: list[np.ndarray],
+    inverse_weights: list[np.ndarray],
+    total: float | None,
+) -> None:
+    """Project the counts on each shared set of variables in turn, until they agree."""
     shared = []
     for variables in _shared_sets(tables, total is not None):
         holders = [i for i, table in enumerate(tables) if variables.issubset(table.axes)]
@@ -235,14 +253,6 @@ def reconcile_tables(tables: Sequence[NoisyTable], total: float | None = None) -
                     counts[place] = moved
         if largest <= _AGREEMENT * scale:
             break
-    exact = make_consistent(
-        [
-            NoisyTable(count, Noise(table.variance), table.axes)
-            for count, table in zip(counts, tables, strict=True)
-        ],
-        total,
-    )
-    return _mix_with_uniform([table.counts for table in exact])
 
 
 def _mix_with_uniform(tables: Sequence[np.ndarray]) -> list[np.ndarray]:

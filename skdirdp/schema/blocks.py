@@ -174,8 +174,9 @@ def _arrow_reader(X: Any) -> Any:
     """Return a DuckDB relation or an Ibis table as a stream of batches."""
     if hasattr(X, "to_pyarrow_batches"):  # Ibis
         return X.to_pyarrow_batches(chunk_size=BLOCK_ROWS)
-    # DuckDB before 1.4 has only `fetch_record_batch`.
-    method = "to_arrow_reader" if hasattr(X, "to_arrow_reader") else "fetch_record_batch"
+    # The method's name depends on the version of DuckDB.
+    names = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
+    method = next(name for name in names if name in dir(type(X)))
     return getattr(X, method)(BLOCK_ROWS)
 
 

@@ -20,6 +20,8 @@ from .values import UNKNOWN, only_types, rebuild, type_and_value
 
 _MILLISECONDS_PER_DAY = 86_400_000
 _BLOCK_ROWS = 1 << 18
+# Integers within such a range are numbered without a hash table, which is faster.
+_MAX_RANGE = 1 << 12
 # Longer strings are not numbers: the conversion of n digits takes n**2 steps.
 _LONGEST_NUMBER = 400
 _ISO_TIME = re.compile(
@@ -443,12 +445,25 @@ def distinct_cells(
                 v.tz_localize("UTC") if isinstance(v, pd.Timestamp) else v for v in distinct
             ]
         missing = np.isnat(data) if missing is None else missing | np.isnat(data)
+    elif (found := _numbered_integers(data)) is not None:
+        codes, distinct = found
     else:
         codes, numbers = pd.factorize(data)
         distinct = [rebuild(value) for value in numbers.tolist()]
     if missing is not None:
         codes = np.where(missing, MISSING, codes)
     return codes, distinct
+
+
+def _numbered_integers(data: np.ndarray) -> tuple[np.ndarray, list[Any]] | None:
+    """Return differences from the least integer as codes; None if some may be large."""
+    if data.dtype.kind not in "iu" or not data.size:
+        return None
+    data = np.ascontiguousarray(data, dtype=None if data.dtype.itemsize == 8 else np.int64)
+    low, high = int(data.min()), int(data.max())
+    if high - low >= min(_MAX_RANGE, len(data)):
+        return None
+    return (data - data.dtype.type(low)).astype(np.intp, copy=False), list(range(low, high + 1))
 
 
 def _distinct_texts_or_categories(values: Any) -> tuple[np.ndarray | None, list[Any]]:

@@ -122,6 +122,8 @@ class Kind:
 
     def finish(self, codes: np.ndarray) -> np.ndarray:
         """Give missing cells, and cells that do not fit, their final codes."""
+        if codes.dtype.kind != "f" and codes.min(initial=0) >= 0:
+            return codes
         missing, outside = self._absent
         is_missing = np.isnan(codes) if codes.dtype.kind == "f" else codes == missing
         codes[codes == outside] = self._other_code

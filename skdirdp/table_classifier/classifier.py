@@ -1,5 +1,6 @@
 """Private additive classifier for tables."""
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -23,16 +24,16 @@ from .._messages import errors_without_data
 from .._persons import CountedRows, Unit, check_person, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import check_cells, check_classes, check_tables, encode_labels
-from ..base import Budget, CountingEstimator, PrivacyReport
+from ..base import Budget, CountingEstimator, PrivacyReport, calibrate_with_names
 from ..engines import Part, lazy_for_dask, open_table
 from ..mechanisms import CountTable
-from ..mechanisms.splitting import calibrate_gaussian
 from ..mechanisms.tables import ContributionBound
 from ..schema import (
     NO_PERSON,
     OUTSIDE,
     Categories,
     Dates,
+    Names,
     Records,
     Schema,
     as_labels,
@@ -46,11 +47,22 @@ from ..schema import (
     to_common_dtype,
 )
 from .model import AdditiveModel, ClassTables, Covariance, Estimate, MergedCells, calibrate
-from .releases import SIZE_SHARE, Column, EncodedRecords, GivenCounts, Plan, RecordCounts, Releases
+from .releases import (
+    NAMES_SHARE,
+    SIZE_SHARE,
+    Column,
+    EncodedRecords,
+    GivenCounts,
+    Numbering,
+    Plan,
+    RecordCounts,
+    Releases,
+    encode_columns,
+    sampled_share,
+)
 
 # Cells of all columns after merging. The tables of pairs have at most half of its square.
 _MAX_CELLS = 1500
-
 
 # In exported models, missing numbers are replaced by the first, and have the bin below the second.
 # Both are floats of single precision, which ONNX uses.
@@ -61,9 +73,10 @@ class ClassifierReport(PrivacyReport):
     """Report of a classifier whose steps are charged as one Gaussian release."""
 
     def _describe_releases(self) -> str:
-        ((gaussian, _),) = self.mechanisms
+        *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
         steps = "histograms, tables of classes and of pairs of columns, and residual sums"
-        return f"{steps} released at the privacy cost of one table by {gaussian}"
+        names = "".join(f", and names of categories by {mechanism}" for mechanism in selections)
+        return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
 
 
 def _check_weight(weight: Any, n_records: int, *, is_part: bool = False) -> np.ndarray | None:
@@ -88,9 +101,10 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     Parameters
     ----------
     schema : Schema, default=None
-        Public description of the columns. If it names a person, the ids of persons and
-        `max_rows` are those of the schema. If None, X must be numeric, and bounds are taken
-        from the data, with a warning.
+        Public description of the columns. Names of columns without public values,
+        `Schema.names()`, are found with a tenth of the budget, and `order` must be None. If the
+        schema names a person, the ids of persons and `max_rows` are those of the schema. If None,
+        X must be numeric, and bounds are taken from the data, with a warning.
     classes : array-like of shape (n_classes,), default=None
         All labels that may occur, if `y` is an array. Public: the presence of a label is not
         protected. The classes of a label column are those of the schema.
@@ -249,11 +263,13 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         with self._fitting() as context:
             records, leaks = self._read(X, y, sample_weight, groups, context.is_private)
             unit, bound = records.counted.unit, ContributionBound(records.weights.bound)
-            releases = self._plan(context.budget, unit, bound)
+            releases = self._plan(context.budget, unit, bound, len(records.unlisted))
             n_public = self._public_size(records.counted, context.budget)
             self._warn_of_leak(leaks)
 
             releases.start(self._charge(*releases.joint.as_charge(), unit))
+            for k, kind in records.select_names(releases).items():
+                self._columns_[k] = replace(self._columns_[k], kind=kind)
             self._learn(RecordCounts(records), releases, n_public, len(records.labels))
             self._set_report(context.budget, releases, leaks, records.counted)
         return self
@@ -265,9 +281,9 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         """Fit the model to counts, and release it.
 
         Columns have the categories or the public bins of the schema, with missing values last, if
-        they are allowed. Without records there are no calibration and no Newton step. Each
-        record must have contributed at most `max_weight` (1 if None) to one cell of each table.
-        This cannot be checked.
+        they are allowed. Columns without public values are not used. Without records there are no
+        calibration and no Newton step. Each record must have contributed at most `max_weight` (1
+        if None) to one cell of each table. This cannot be checked.
 
         Parameters
         ----------
@@ -342,16 +358,20 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         report = self._report(budget, releases.joint.parts, leaks, counted.unit, n_records)
         self.privacy_ = ClassifierReport(**vars(report))
 
-    def _plan(self, budget: Budget, unit: Unit, bound: ContributionBound) -> Releases:
-        """Calibrate one Gaussian release to the budget."""
-        table = CountTable(1.0, 2, contribution=bound)
+    def _plan(
+        self, budget: Budget, unit: Unit, bound: ContributionBound, n_unlisted: int = 0
+    ) -> Releases:
+        """Calibrate one Gaussian release, and selections of names, to the budget."""
+        # A record counts once among the names of a column, whatever its weight is.
+        tables = [CountTable(1.0, 2, contribution=each) for each in (bound, ContributionBound())]
         if unit.is_person:
-            table = table.per_person(unit.max_rows)
-        relation = table.relation(budget.adjacency)
-        whole = calibrate_gaussian(
-            budget.epsilon, budget.delta, budget.order, relation, table.contribution
+            tables = [table.per_person(unit.max_rows) for table in tables]
+        contribution, names = (table.contribution for table in tables)
+        relation = tables[0].relation(budget.adjacency)
+        whole, selections = calibrate_with_names(
+            budget, relation, contribution, n_unlisted, NAMES_SHARE, names
         )
-        return Releases(whole, bound, len(self._columns_))
+        return Releases(whole, bound, len(self._columns_), selections)
 
     def _public_size(self, counted: CountedRows, budget: Budget) -> float | None:
         """Return the public number of records, None if it is protected."""
@@ -366,11 +386,14 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         spent, size = 0.0, n_public
         if size is None:
             spent, size = SIZE_SHARE, max(releases.release_size(n_rows), 1.0)
-        plan = Plan.from_sizes(
+        sizes = (
             size,
             releases.whole.sigma / releases.whole.contribution.largest,
             len(columns),
             n_classes,
+        )
+        plan = Plan.from_sizes(
+            *sizes,
             has_numbers=any(column.grid is not None for column in columns),
             has_records=isinstance(counts, RecordCounts),
             spent=spent,
@@ -379,13 +402,17 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         exact = counts.count_classes(bins, n_classes)
         tables = ClassTables.from_noisy(*releases.release_tables(exact, plan.classes))
         estimate = Estimate.from_tables(tables)
-        covariance = None
+        covariance, sampled = None, 1.0
+        if isinstance(counts, RecordCounts):
+            sampled = sampled_share(*sizes)
+            counts.keep(releases.sample(n_rows, sampled))
+        n_sampled = sampled * tables.n_records
         if plan.pairs > 0:
             ordered = [column.is_ordered for column in columns]
             cells = MergedCells.from_tables(tables, ordered, _MAX_CELLS)
             if len(cells.columns) > 1:
                 pairs = releases.release_pairs(counts.count_pairs(cells), cells, plan.pairs)
-                covariance = Covariance.from_pairs(cells, *pairs, tables.n_records)
+                covariance = Covariance.from_pairs(cells, *pairs, n_sampled)
                 estimate = estimate.correct(covariance)
         if plan.calibration > 0:
             table = counts.calibration(estimate.model)
@@ -396,7 +423,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             share, n_merged = plan.residuals / plan.n_steps, len(covariance.cells.columns)
             for _ in range(plan.n_steps):
                 sums = counts.residuals(estimate.model, covariance.cells)
-                found = releases.release_residuals(sums, n_merged, tables.n_records, share)
+                found = releases.release_residuals(sums, n_merged, n_sampled, share)
                 estimate = estimate.step(covariance, found)
         self._set_model(estimate.model, tables, estimate.variances)
 
@@ -451,10 +478,13 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         leaks: list[str] = []
         parts: list[tuple[list[np.ndarray], np.ndarray, Any]] = []
         counted: CountedRows | None = None
+        unlisted: dict[int, Numbering] = defaultdict(Numbering)
         for block in table_blocks(X):
             part = open_table(block, y, sample_weight, groups).part
             read = self._read_part if self.schema is not None else self._read_numbers
-            records, labels, labelled, ids = read(part, y, leaks, is_first=counted is None)
+            records, labels, labelled, ids = read(
+                part, y, leaks, unlisted, is_first=counted is None
+            )
             weight = _check_weight(part.sample_weight, len(labels), is_part=not table.in_memory)
             rows = self._select(ids, labelled, len(labels), counted)
             codes = [column[rows.rows] if rows.rows is not None else column for column in records]
@@ -466,7 +496,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         given = None if sample_weight is None else np.concatenate([p[2] for p in parts])
         weights = Weights.from_values(given, self.max_weight, exact=not is_private)
         leaks += ["max_weight"] * weights.missing
-        return EncodedRecords(columns, labels, weights, counted), leaks
+        return EncodedRecords(columns, labels, weights, counted, unlisted), leaks
 
     def _check_out_of_core(self, kind: str, y: Any, sample_weight: Any, is_private: bool) -> None:
         """Raise an error if a table that is not in memory cannot be read block by block."""
@@ -503,7 +533,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         return self.schema is not None and self.schema.person is not None
 
     def _read_part(
-        self, part: Part, y: Any, leaks: list[str], *, is_first: bool
+        self, part: Part, y: Any, leaks: list[str], unlisted: Mapping, *, is_first: bool
     ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray | None, Any]:
         """Return codes, label codes, a mask of records with a label, and ids, by the schema."""
         schema: Any = self.schema
@@ -540,10 +570,10 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         if schema.person is not None:
             check_person(schema, ids, int(self.max_rows))
             ids = schema.person_ids(records)
-        return self._encode(records), labels, labelled, ids
+        return self._encode(records, unlisted), labels, labelled, ids
 
     def _read_numbers(
-        self, part: Part, y: Any, leaks: list[str], *, is_first: bool
+        self, part: Part, y: Any, leaks: list[str], unlisted: Mapping, *, is_first: bool
     ) -> tuple[list[np.ndarray], np.ndarray, None, Any]:
         """Return the same for a numeric table without a schema, with bounds from the data."""
         with errors_without_data(X=part.X, y=part.y):
@@ -589,20 +619,25 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     def _set_columns(self, names: list[Hashable], *, has_public_bins: bool = False) -> None:
         """Set the columns that are used."""
         schema = self._schema_
-        names = columns_with_values(schema, names)
+        if has_public_bins:
+            names = columns_with_values(schema, names)
         if not names:
             raise ValueError("X must have at least one column with values; it has none")
         self._columns_ = [Column(name, schema[name], has_public_bins) for name in names]
-        check_cells("the categories of the schema", sum(c.n_codes for c in self._columns_))
+        listed = [c for c in self._columns_ if not isinstance(c.kind, Names)]
+        check_cells("the categories of the schema", sum(c.n_codes for c in listed))
         self.n_features_in_ = len(names)
         if all(isinstance(name, str) for name in names):
             self.feature_names_in_ = np.array(names, dtype=object)
 
-    def _encode(self, records: Records) -> list[np.ndarray]:
+    def _encode(
+        self, records: Records, unlisted: Mapping[int, Numbering] | None = None
+    ) -> list[np.ndarray]:
+        """Return the codes of all columns, those of names by their `unlisted` values."""
         lacking = [c.name for c in self._columns_ if c.name not in records.columns]
         if lacking:
             raise ValueError(f"X must have the columns that were fitted; it lacks {lacking}")
-        return [c.encode(self._schema_, records.columns[c.name]) for c in self._columns_]
+        return encode_columns(self._columns_, self._schema_, records, unlisted)
 
     # Predicting --------------------------------------------------------------------
 
@@ -687,7 +722,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
 
         An encoder of categories and bins is followed by a `LogisticRegression`. It predicts the
         same for DataFrames with cells of the declared types: values of categories as they are
-        declared, and numbers as floats, NaN if missing. Columns of dates are refused.
+        declared, and numbers as floats, NaN if missing. In a column with a label for other values,
+        missing values count as other values. Columns of dates are refused.
 
         Returns
         -------
@@ -723,6 +759,8 @@ def _linear_pipeline(
             # Other values are encoded as zeros, so their effect is in the intercept.
             other = effect[kind.finish(np.array([OUTSIDE]))[0]]
             intercept = intercept + other
+            if not kind.values:
+                continue
             effects.append(effect[: len(kind.values)] - other)
             encoder: Any = OneHotEncoder(
                 categories=[list(kind.values)], handle_unknown="ignore", sparse_output=False

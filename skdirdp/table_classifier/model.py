@@ -51,17 +51,24 @@ class AdditiveModel:
 
         `columns` has the cell of each record in each column.
         """
-        scores = np.zeros((len(columns[0]), len(self.intercept)))
+        # The scores of a class are adjacent, which makes sums over classes fast.
+        scores = np.zeros((len(self.intercept), len(columns[0]))).T
         intercept = self.intercept - self.intercept[0]
-        by_class = [np.ascontiguousarray((effect - effect[:, :1]).T[1:]) for effect in self.effects]
         for rows in row_blocks(len(scores), 1, _BLOCK_ROWS):
-            block = np.tile(intercept[1:, np.newaxis], (1, len(scores[rows])))
-            for effects, cells in zip(by_class, columns, strict=True):
+            block = scores[rows, 1:].T
+            block[:] = intercept[1:, np.newaxis]
+            chosen = np.empty(block.shape[1])
+            for effects, cells in zip(self._differences, columns, strict=True):
                 positions = cells[rows].astype(np.intp)
                 for total, effect in zip(block, effects, strict=True):
-                    total += effect[positions]
-            scores[rows, 1:] = block.T
+                    # Positions are valid, and "clip" is faster than a check.
+                    total += effect.take(positions, out=chosen, mode="clip")
         return scores
+
+    @cached_property
+    def _differences(self) -> list[np.ndarray]:
+        """Effects on each class minus those on the first, of shape (n_classes - 1, n_cells)."""
+        return [np.ascontiguousarray((effect - effect[:, :1]).T[1:]) for effect in self.effects]
 
     def add(self, intercept: np.ndarray, effects: Sequence[np.ndarray]) -> "AdditiveModel":
         added = [a + b for a, b in zip(self.effects, effects, strict=True)]
@@ -445,18 +452,20 @@ def softmax(scores: np.ndarray) -> np.ndarray:
     return shares
 
 
-def reference_logits(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return one class for each record, and the logit of its probability.
+def reference_probabilities(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return one class for each record, and its probability.
 
     The class is the second of two classes, and the most probable one of more.
     """
     probabilities = softmax(scores)
     n_classes = scores.shape[1]
-    chosen = np.ones(len(scores), dtype=np.intp)
-    if n_classes > 2:
-        chosen = probabilities.argmax(axis=1)
-    found = np.clip(probabilities[np.arange(len(scores)), chosen], 1e-12, 1 - 1e-12)
-    return chosen, np.log(found) - np.log1p(-found)
+    if n_classes == 2:
+        return np.ones(len(scores), dtype=np.intp), probabilities[:, 1]
+    found = reduce(np.maximum, probabilities.T)
+    chosen = np.full(len(scores), n_classes - 1)
+    for c in reversed(range(n_classes - 1)):
+        np.copyto(chosen, c, where=probabilities[:, c] == found)
+    return chosen, found
 
 
 def calibrate(
@@ -464,9 +473,9 @@ def calibrate(
 ) -> AdditiveModel:
     """Scale the scores towards the class shares by a noisy table, and shift those of two classes.
 
-    Row 1 of the table counts the records whose label is the class of `reference_logits`, and row
-    0 the others, by bins of the logit. `slope` is the mean of the prior of the scale. The score
-    function of logistic regression is linear in the counts, so its noise has mean 0.
+    Row 1 of the table counts the records whose label is the class of `reference_probabilities`,
+    and row 0 the others, by bins of the logit. `slope` is the mean of the prior of the scale. The
+    score function of logistic regression is linear in the counts, so its noise has mean 0.
     """
     is_binary = len(class_shares) == 2
     share = class_shares[1] if is_binary else float(np.square(class_shares).sum())

@@ -22,6 +22,7 @@ from .naive_bayes import (
 from .posterior import time_posterior
 from .promise import Timing
 from .schema import time_schema
+from .table_classifier import time_table_classifier
 
 SUBJECTS: dict[str, Callable[[bool], Iterator[Timing]]] = {
     "release": time_release,
@@ -33,6 +34,7 @@ SUBJECTS: dict[str, Callable[[bool], Iterator[Timing]]] = {
     "histogram": time_histogram,
     "schema": time_schema,
     "Bayesian network": time_network,
+    "table classifier": time_table_classifier,
     "accountant": time_accountant,
     "posterior": time_posterior,
     "growth": time_growth,

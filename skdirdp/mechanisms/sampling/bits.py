@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from flint import arb, ctx
-from randomgen import AESCounter
+
+from ..._random import NoiseGenerator, SecureGenerator
 
 WORD = 64
 #: Number of cells sampled at once. The arrays of one block fit into the processor's cache.
@@ -26,7 +27,6 @@ MAX_ULPS = 4
 
 # Bit generators whose raw output is a 64-bit word. Others may return 32 bits.
 _GENERATORS_OF_64_BITS = (
-    AESCounter,
     np.random.PCG64,
     np.random.PCG64DXSM,
     np.random.Philox,
@@ -51,7 +51,7 @@ class BitStream:
     `undecided` is the number of proposals so far that needed exact arithmetic.
     """
 
-    def __init__(self, generator: np.random.Generator):
+    def __init__(self, generator: NoiseGenerator):
         self._generator = generator
         self._position = 0
         self.undecided = 0
@@ -63,6 +63,8 @@ class BitStream:
         return Uniforms(self, self._words(size), first)
 
     def _words(self, size: int) -> np.ndarray:
+        if isinstance(self._generator, SecureGenerator):
+            return self._generator.words(size)
         source = self._generator.bit_generator
         if isinstance(source, _GENERATORS_OF_64_BITS):
             return source.random_raw(size)
@@ -134,14 +136,14 @@ class Uniform:
 
 
 #: Source of random bits.
-Source = np.random.Generator | BitStream
+Source = NoiseGenerator | BitStream
 
 
 def as_stream(source: Source) -> BitStream:
     """Convert a generator to a stream; return a stream unchanged."""
     if isinstance(source, BitStream):
         return source
-    if isinstance(source, np.random.Generator):
+    if isinstance(source, NoiseGenerator):
         return BitStream(source)
     raise TypeError(f"generator must be a numpy Generator or a BitStream; got {source!r}")
 
