@@ -16,6 +16,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "synthesis": ("synthesis", "Synthesis"),
     "synthesis-target": ("synthesis_target", "SynthesisTarget"),
     "synthesis-size": ("synthesis_size", "SynthesisSize"),
+    "synthesis-inference": ("synthesis_inference", "SynthesisInference"),
     "crosstab": ("crosstab", "Crosstab"),
     "inference-coverage": ("inference_coverage", "InferenceCoverage"),
     "inference-association": ("inference_coverage", "InferenceAssociation"),

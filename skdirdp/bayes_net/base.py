@@ -1,13 +1,15 @@
 """Base class of released Bayesian networks, and computations on whole columns of state codes."""
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import logsumexp
 from sklearn.base import DensityMixin
 from sklearn.utils.metaestimators import available_if
@@ -16,12 +18,25 @@ from sklearn.utils.validation import check_is_fitted
 from .._contributions import UNWEIGHTED, Weights, count_cells
 from .._messages import warn
 from .._persons import CountedRows, Unit
+from .._random import sampling_generator
+from .._validation import check_integer
 from ..base import CountingEstimator
 from ..engines import lazy_for_dask
+from ..postprocessing import NoisyTable
+from ..postprocessing.estimates import draw_counts
 from ..schema import Records, as_records
 from ..table_classifier import PrivateTableClassifier
 from ..table_classifier.model import AdditiveModel, softmax
 from ..table_classifier.releases import EncodedRecords, RecordCounts, Releases
+
+# Pseudo-count of each cell of a drawn table, as in Jeffreys' prior; in large tables they add up to
+# this share of the records.
+_PSEUDO_COUNT, _PSEUDO_SHARE = 0.5, 0.02
+# Synthetic tables have this many times the records of the fit: fewer widen the intervals.
+_TIMES_RECORDS = 5
+# Records for each cell and standard deviation of its noise below which intervals from synthetic
+# tables may be wrong: benchmarks/RESULTS.md, synthesis-inference.
+_MIN_RECORDS_PER_CELL = 3.0
 
 #: Parents of each node; every node stands after its parents.
 Parents = dict[Hashable, tuple[Hashable, ...]]
@@ -252,6 +267,8 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
     columns_: list[Hashable]
     #: Model of the target that is released next to the network, if there is one.
     _target_model_: TargetModel | None = None
+    # Whether `sample` spreads records evenly, so that counts vary less than by chance.
+    _draws_evenly = True
 
     @abstractmethod
     def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
@@ -410,6 +427,117 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         """
         probabilities = self.predict_proba(X)  # its error for an unknown target comes first
         return self.classes_[np.argmax(probabilities, axis=1)]
+
+    @abstractmethod
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> pd.DataFrame:
+        """Draw synthetic records from the released network."""
+
+    @abstractmethod
+    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
+        """Return the noisy tables before post-processing, and the public number of records."""
+
+    def sample_tables(
+        self, n_tables: int = 20, n: int | None = None, random_state: Any = None
+    ) -> list[pd.DataFrame]:
+        """Draw several synthetic tables for statistical inference, at no privacy cost.
+
+        For each table, the probabilities of the network are drawn given the released noisy tables,
+        which includes the error of sampling and the noise, and records are then drawn
+        independently. `skdirdp.inference.combine` computes intervals from an estimate and its
+        variance on each table. The structure is taken as given: if it was learnt, intervals do not
+        contain the error of dependences that it lacks. A target is drawn from the network like the
+        other columns, and not from its own model.
+
+        Parameters
+        ----------
+        n_tables : int, default=20
+            Number of tables, at least 2.
+        n : int, default=None
+            Number of records of each table. If None, five times the number of fitted records. With
+            fewer, intervals are wider.
+        random_state : int, Generator, RandomState or None, default=None
+            Seed of the draws; not related to the noise.
+
+        Returns
+        -------
+        list of DataFrame
+
+        Warns
+        -----
+        UserWarning
+            If tables have fewer than three records for each cell and standard deviation of the
+            noise. Intervals may then be wrong.
+        """
+        check_is_fitted(self)
+        n_tables = check_integer("n_tables", n_tables, at_least=2)
+        if n is not None:
+            n = check_integer("n", n, at_least=1)
+        generator = sampling_generator(random_state)
+        released, total = self._released_tables()
+        if total is None:
+            total = float(np.mean([table.counts.sum() for table in released]))
+        self._warn_of_noise(released, max(total, 1.0))
+        n_drawn = max(1, round(_TIMES_RECORDS * total)) if n is None else n
+        models = self._draw_models(n_tables, generator)
+        return [model.sample(n_drawn, generator) for model in models]
+
+    def _draw_models(
+        self, n_models: int, generator: np.random.Generator
+    ) -> Iterator["BaseBayesNet"]:
+        """Yield copies whose parameters are drawn given the released tables."""
+        released, total = self._released_tables()
+        counts = draw_counts(released, total, n_models, generator)
+        for i in range(n_models):
+            yield self._with_parameters(released, [each[i] for each in counts], generator)
+
+    def _with_parameters(
+        self,
+        released: Sequence[NoisyTable],
+        counts: Sequence[np.ndarray],
+        generator: np.random.Generator,
+    ) -> "BaseBayesNet":
+        """Return a copy with parameters drawn given the true counts of the tables."""
+        # The records of a person are alike to an unknown degree: see `NoisyTable.for_population`.
+        unit = self.privacy_.unit.max_rows
+        model = copy(self)
+        model.__dict__.pop("model_", None)
+        # Records follow the drawn tables alone, and not a separate model of the target.
+        model.__dict__["_target_model_"] = None
+        model._draws_evenly = False
+        model.probabilities_ = {}
+        for node, family in self._families.items():
+            nodes = (*family.parents, node)
+            if family.n_states == 1:
+                model.probabilities_[node] = np.ones((family.n_rows, 1))
+                continue
+            i = next(i for i, table in enumerate(released) if set(nodes) <= set(table.axes))
+            axes = released[i].axes
+            kept = [axis for axis in axes if axis in nodes]
+            table = counts[i].sum(axis=tuple(k for k, axis in enumerate(axes) if axis not in nodes))
+            table = table.transpose([kept.index(name) for name in nodes])
+            pseudo_count = min(_PSEUDO_COUNT, _PSEUDO_SHARE * table.sum() / table.size)
+            shapes = table.reshape(family.n_rows, -1) / unit + pseudo_count
+            drawn = generator.standard_gamma(shapes)
+            model.probabilities_[node] = drawn / drawn.sum(axis=1, keepdims=True)
+        return model
+
+    def _warn_of_noise(self, released: Sequence[NoisyTable], n_records: float) -> None:
+        """Warn of tables with too much noise for inference, by public sizes and the release."""
+        scopes = [set(table.axes) for table in released]
+        noisy = [
+            (n_records / (table.counts.size * np.sqrt(table.variance)), table)
+            for table, scope in zip(released, scopes, strict=True)
+            # A table within another one is not needed.
+            if table.variance > 0 and not any(scope < other for other in scopes)
+        ]
+        found, table = min(noisy, key=lambda each: each[0], default=(np.inf, None))
+        if found < _MIN_RECORDS_PER_CELL and table is not None:
+            warn(
+                f"the table of {', '.join(map(str, table.axes))} has {found:.2g} records for each "
+                "cell and standard deviation of its noise; intervals from the synthetic tables "
+                f"may be wrong below {_MIN_RECORDS_PER_CELL:g}. A larger epsilon, more records or "
+                "fewer states help"
+            )
 
     def _check_target(self) -> None:
         # A list, because an unhashable target cannot be looked up in a dict.

@@ -1,6 +1,7 @@
 """Bayesian network with learnt structure: one budget for structure and parameters."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import combinations
 from math import isqrt, prod
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import shared_docs
+from .._messages import plural, warn
 from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
@@ -17,9 +19,10 @@ from .._validation import check_integer
 from ..accounting.worst_case import PERSON_RELATIONS
 from ..base import Budget, CountingEstimator, PrivacyReport, calibrate_with_names
 from ..mechanisms.tables import ContributionBound
+from ..postprocessing import Noise, NoisyTable
+from ..postprocessing.estimates import draw_counts
 from ..schema import Records, Schema, as_records
 from .base import (
-    BaseBayesNet,
     Codes,
     Family,
     Parents,
@@ -33,6 +36,7 @@ from .clique_tree import (
     MAX_TOTAL_CELLS,
     Clique,
     CliqueTree,
+    MarginErrors,
     Measurement,
     clipped_probabilities,
     clique_potentials,
@@ -93,7 +97,7 @@ class TargetReport(BayesNetReport):
 
 
 @shared_docs
-class PrivateBayesNet(BaseBayesNet):
+class PrivateBayesNet(MarginErrors):
     """Bayesian network with learnt structure, for synthetic records.
 
     One budget covers all steps: the states of columns without a public list; the counts of each
@@ -438,11 +442,13 @@ class PrivateBayesNet(BaseBayesNet):
         """Set states and probabilities from the noisy clique tables and column counts."""
         columns, total = self._released_, self.n_records_
         self.states_ = {name: column.states for name, column in columns.items()}
+        grouped = [
+            Measurement((name,), *columns[name].sum_groups(each.values, float(each.sigma)))
+            for name, each in noisy.items()
+        ]
+        self._measurements_ = [*cliques.values(), *grouped]
+        self._column_counts_ = dict(noisy)
         if self.postprocess:
-            grouped = [
-                Measurement((name,), *columns[name].sum_groups(each.values, float(each.sigma)))
-                for name, each in noisy.items()
-            ]
             measurements = combine_measurements(cliques, grouped, total)
             beliefs = fit_tables(tree, measurements, total, _MAX_FIT_STEPS)
         else:
@@ -689,7 +695,8 @@ class PrivateBayesNet(BaseBayesNet):
 
         def draw_codes(n_samples: int) -> Codes:
             if model is None:
-                return sample_codes(families, tables, n_samples, generator, even=True)
+                even = self._draws_evenly
+                return sample_codes(families, tables, n_samples, generator, even=even)
             if model.target not in given:
                 return model.draw(families, tables, n_samples, generator)
             meets = columns[model.target].group_weights(weights[model.target])
@@ -706,6 +713,50 @@ class PrivateBayesNet(BaseBayesNet):
             return pd.DataFrame(drawn, columns=self.columns_)
 
         return draw
+
+    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
+        # Tables without noise are weighted equally.
+        variances = [
+            max(float(np.mean(np.square(each.sigma))), 1e-12) for each in self._measurements_
+        ]
+        tables = [
+            NoisyTable(each.values, Noise(variance), each.nodes)
+            for each, variance in zip(self._measurements_, variances, strict=True)
+        ]
+        return tables, self.privacy_.n_records
+
+    def _with_parameters(
+        self,
+        released: Sequence[NoisyTable],
+        counts: Sequence[np.ndarray],
+        generator: np.random.Generator,
+    ) -> "PrivateBayesNet":
+        model: Any = super()._with_parameters(released, counts, generator)
+        model._released_ = dict(self._released_)
+        for name, column in self._released_.items():
+            # Bins of numbers keep their shares: without shrinkage the noise would spread them.
+            if column.has_grouped_categories:
+                noisy = self._column_counts_[name]
+                table = NoisyTable(noisy.values, Noise(float(noisy.sigma) ** 2), (name,))
+                (drawn,) = draw_counts([table], self.n_records_, 1, generator)
+                model._released_[name] = column.draw_shares(
+                    drawn[0] / self.privacy_.unit.max_rows, generator
+                )
+        return model
+
+    def _warn_of_noise(self, released: Sequence[NoisyTable], n_records: float) -> None:
+        super()._warn_of_noise(released, n_records)
+        tables = [set(table.axes) for table in released]
+        pairs = combinations(self.columns_, 2)
+        absent = [pair for pair in pairs if not any(set(pair) <= axes for axes in tables)]
+        if absent:
+            first, second = absent[0]
+            warn(
+                f"the structure has no table of {plural(len(absent), 'pair')} of columns, such as "
+                f"{first!r} and {second!r}. Intervals from the synthetic tables assume that they "
+                "are independent given the columns between them, and may be wrong for their "
+                "association. Require the edges that an analysis needs with constraints"
+            )
 
     def _condition(self, weights: Mapping[Hashable, np.ndarray]) -> dict[Hashable, np.ndarray]:
         """Return P(node | parents, conditions) of each node, given the weights of cells."""

@@ -274,6 +274,11 @@ class ReleasedColumn:
         shares = _compute_shares(self.groups, _estimate_counts(noisy, total, sigma))
         return replace(self, group_shares=shares[0], cell_shares=shares[1])
 
+    def draw_shares(self, counts: np.ndarray, generator: np.random.Generator) -> "ReleasedColumn":
+        """Return the same groups, with shares of cells drawn given true counts."""
+        drawn = generator.standard_gamma(counts + _MIN_COUNT)
+        return replace(self, cell_shares=drawn / np.bincount(self.groups, drawn)[self.groups])
+
     @property
     def has_grouped_categories(self) -> bool:
         """Whether several categories share a group, so clique tables do not separate them."""
