@@ -15,6 +15,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "postprocessing": ("postprocessing", "PostProcessing"),
     "synthesis": ("synthesis", "Synthesis"),
     "synthesis-size": ("synthesis_size", "SynthesisSize"),
+    "synthesis-numbers": ("synthesis_numbers", "SynthesisNumbers"),
     "crosstab": ("crosstab", "Crosstab"),
     "inference-coverage": ("inference_coverage", "InferenceCoverage"),
     "inference-association": ("inference_coverage", "InferenceAssociation"),

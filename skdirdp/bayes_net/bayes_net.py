@@ -3,6 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import isqrt, prod
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +20,15 @@ from ..base import Budget, CountingEstimator, PrivacyReport
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import calibrate_gaussian, split_with_selection
 from ..mechanisms.tables import ContributionBound
-from ..schema import Records, Schema, as_records
+from ..schema import (
+    Constraint,
+    Ignored,
+    Key,
+    Records,
+    Schema,
+    as_records,
+    text_column,
+)
 from .base import (
     BaseBayesNet,
     Codes,
@@ -41,11 +50,12 @@ from .clique_tree import (
     fit_tables,
     ordered_marginal,
 )
-from .columns import ReleasedColumn
+from .columns import Moments, ReleasedColumn, find_allowed
 from .structure_learning import (
     EncodedTable,
     ReleaseSchedule,
     StructureConstraints,
+    count_numbers,
     dependence_scores,
     estimate_total,
     learn_parents,
@@ -64,6 +74,9 @@ _SIZE_PENALTY = 0.5
 # Smoothing in addition to alpha, in standard deviations of the noise.
 _NOISE_SMOOTHING = 0.5
 _MAX_FIT_STEPS = 150
+# Records that are drawn to find the weights that meet the second moments of numbers, and candidates
+# for each record of a sample.
+_N_WEIGHTED, _N_DRAWN = 20_000, 2
 # Limits on the input, because all pairs of columns and all states of each column are counted.
 _MAX_COLUMNS = 1000
 _MAX_STATES = 10**6
@@ -74,7 +87,7 @@ class BayesNetReport(PrivacyReport):
 
     def _describe_releases(self) -> str:
         *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
-        steps = "column counts, pair scores and clique tables"
+        steps = "column counts, pair scores, clique tables and second moments of numbers"
         names = "".join(f", and names of states by {mechanism}" for mechanism in selections)
         return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
 
@@ -91,7 +104,8 @@ class PrivateBayesNet(BaseBayesNet):
     ----------
     schema : Schema, or dict of column declarations, default=None
         Public description of the columns. Keys and ignored columns are not modelled. If it declares
-        a person, person ids and `max_rows` are taken from the schema.
+        a person, person ids and `max_rows` are taken from the schema. If it declares constraints,
+        all synthetic records satisfy them, at no privacy cost.
     states : dict of list, default=None
         Public values of categorical columns, if there is no schema. Other values raise an error.
     bounds : dict of (low, high), default=None
@@ -134,8 +148,8 @@ class PrivateBayesNet(BaseBayesNet):
     n_records_ : float
         Number of records: public if `adjacency="replace"`, otherwise estimated from the release.
     sigma_ : dict
-        Standard deviation of the noise, with keys "columns", "pairs" and "cliques" (a dict with one
-        value per clique).
+        Standard deviation of the noise, with keys "columns", "pairs", "cliques" (a dict with one
+        value per clique) and, if there are several columns of numbers or dates, "moments".
     {classes_, privacy_}
     columns_ : list
         Modelled columns, in the order of X.
@@ -188,6 +202,9 @@ class PrivateBayesNet(BaseBayesNet):
     n_samples: ClassVar[None] = None  # type: ignore[misc]
 
     sigma_: dict[str, Any]
+    _moments_: Moments | None = None
+    _constraints_: tuple[Constraint, ...] = ()
+    _keys_: Mapping[Hashable, Key] = MappingProxyType({})
 
     def __init__(
         self,
@@ -262,7 +279,9 @@ class PrivateBayesNet(BaseBayesNet):
             counted = select_persons(schema, records, groups, self.max_rows)
             table = EncodedTable.from_records(records, schema, counted.rows)
             self._check_sizes(table, constraints)
-            schedule = self._plan(context.budget, counted, len(names), len(table.unlisted))
+            schedule = self._plan(
+                context.budget, counted, len(names), len(table.unlisted), count_numbers(schema)
+            )
             n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
 
             schedule.start(self._charge(*schedule.joint.as_charge(), counted.unit))
@@ -272,6 +291,10 @@ class PrivateBayesNet(BaseBayesNet):
             }
             self._learn(table, schedule, n_records, constraints)
             self.columns_ = names
+            self._constraints_ = schema._constraints
+            drawn = {name: kinds[name] for name in records.columns}
+            self._keys_ = {name: kind for name, kind in drawn.items() if isinstance(kind, Key)}
+            self._order_ = [name for name, kind in drawn.items() if not isinstance(kind, Ignored)]
             self._set_feature_names(names)
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = BayesNetReport(**vars(report))
@@ -316,7 +339,12 @@ class PrivateBayesNet(BaseBayesNet):
                 )
 
     def _plan(
-        self, budget: Budget, counted: CountedRows, n_columns: int, n_unlisted: int
+        self,
+        budget: Budget,
+        counted: CountedRows,
+        n_columns: int,
+        n_unlisted: int,
+        n_numbers: int,
     ) -> ReleaseSchedule:
         """Calibrate the releases of all steps to the budget."""
         unit, relation = counted.unit, budget.adjacency
@@ -337,7 +365,8 @@ class PrivateBayesNet(BaseBayesNet):
             gaussian, selections = split_with_selection(
                 budget.epsilon, budget.delta, relation, bound, n_unlisted, _SELECTION_SHARE
             )
-        return ReleaseSchedule(gaussian, selections, n_columns, int(self.max_family_cells))
+        max_cells = int(self.max_family_cells)
+        return ReleaseSchedule(gaussian, selections, n_columns, max_cells, n_numbers)
 
     def _learn(
         self,
@@ -368,6 +397,22 @@ class PrivateBayesNet(BaseBayesNet):
             "cliques": {clique: each.sigma for clique, each in cliques.items()},
         }
         self._set_probabilities(tree, cliques, noisy)
+        self._moments_ = self._learn_moments(table, schedule)
+
+    def _learn_moments(self, table: EncodedTable, schedule: ReleaseSchedule) -> Moments | None:
+        """Release the second moments of numbers, and weight records to meet them."""
+        sigma, total = schedule.moment_sigma, self.n_records_
+        if sigma is None:
+            return None
+        self.sigma_["moments"] = sigma
+        moments = Moments.from_columns(self._released_)
+        released = schedule.release_moments(moments, table.cells)
+        if not self.postprocess:
+            return None
+        pool = sample_codes(
+            self._families, self.probabilities_, _N_WEIGHTED, np.random.default_rng(0), even=True
+        )
+        return moments.fit(self._released_, pool, released / total, sigma / total)
 
     def _group_cells(
         self, domains: Mapping, noisy: Mapping[Hashable, Measurement], schedule: ReleaseSchedule
@@ -522,7 +567,10 @@ class PrivateBayesNet(BaseBayesNet):
         n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=_MAX_COLUMNS)
         n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
         counted = select_rows(None, 1, self.max_rows)
-        schedule = self._plan(Budget.from_estimator(self), counted, n_columns, n_unlisted)
+        n_numbers = count_numbers(self.schema or self.bounds or {})
+        schedule = self._plan(
+            Budget.from_estimator(self), counted, n_columns, n_unlisted, n_numbers
+        )
         sigmas = schedule.column_sigma, schedule.pair_sigma, schedule.clique_sigma
         return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))
 
@@ -601,7 +649,10 @@ class PrivateBayesNet(BaseBayesNet):
         """Draw synthetic records from the released network, at no privacy cost.
 
         The draws are stratified, so the counts over all drawn records vary less than with
-        independent draws.
+        independent draws. If there are several columns of numbers or dates, records are weighted so
+        that their second moments, and hence correlations and standard deviations, are close to the
+        released ones. All records satisfy the constraints of the schema: records that violate one
+        are drawn again.
 
         Parameters
         ----------
@@ -620,33 +671,49 @@ class PrivateBayesNet(BaseBayesNet):
         -------
         DataFrame
             Columns in the order in which they were fitted. Columns of whole numbers have an integer
-            dtype; other numeric columns are floats, drawn uniformly within their bins.
+            dtype; other numeric columns are floats, drawn uniformly within fine bins. Keys are new,
+            unique and numbered, in the form that the schema declares.
         """
         check_is_fitted(self)
         n_samples = check_integer("n_samples", n_samples, at_least=0)
         generator = sampling_generator(random_state)
         draw = self._sampler(dict(given or {}), generator)
-        if where is None:
-            return draw(n_samples)
+        if where is None and not self._constraints_:
+            return self._add_keys(draw(n_samples)[0])
         parts: list[pd.DataFrame] = []
         n_kept, n_drawn = 0, 0
         while n_kept < n_samples or not parts:
-            size = max(1000, 2 * (n_samples - n_kept))
-            drawn = draw(size)
-            kept = drawn[np.asarray(where(drawn), dtype=bool)]
-            parts.append(kept)
-            n_kept, n_drawn = n_kept + len(kept), n_drawn + size
+            wanted = n_samples - n_kept
+            size = max(1000, wanted)
+            if n_drawn:  # a tenth more than expected, at most ten times as many
+                size = max(size, min(10 * wanted, wanted * n_drawn * 11 // (10 * n_kept + 1)))
+            drawn, kept = draw(size)
+            if where is not None:
+                kept = kept & np.asarray(where(drawn), dtype=bool)
+            parts.append(drawn[kept])
+            n_kept, n_drawn = n_kept + int(kept.sum()), n_drawn + size
             if n_drawn > 1000 * (n_kept + 100):
                 raise ValueError(
-                    "`where` must hold for at least one in a thousand records drawn from the "
-                    "network; it holds for fewer. Use `given` for conditions on single columns"
+                    "`where` and the constraints of the schema must hold for at least one in a "
+                    "thousand records drawn from the network; they hold for fewer. Use `given` for "
+                    "conditions on single columns"
                 )
-        return pd.concat(parts, ignore_index=True).iloc[:n_samples]
+        return self._add_keys(pd.concat(parts, ignore_index=True).iloc[:n_samples])
+
+    def _add_keys(self, drawn: pd.DataFrame) -> pd.DataFrame:
+        """Return records with new keys, in the order of the columns of X."""
+        if not self._keys_:
+            return drawn
+        keys = {name: text_column(kind.draw(len(drawn))) for name, kind in self._keys_.items()}
+        return pd.DataFrame({name: keys.get(name, drawn.get(name)) for name in self._order_})
 
     def _sampler(
         self, given: dict[Hashable, Any], generator: np.random.Generator
-    ) -> Callable[[int], pd.DataFrame]:
-        """Return a function that draws records under conditions on columns."""
+    ) -> Callable[[int], tuple[pd.DataFrame, np.ndarray]]:
+        """Return a function that draws records under conditions on columns.
+
+        It also returns a mask of the records that satisfy the constraints of the schema.
+        """
         unknown = [name for name in given if name not in self.columns_]
         if unknown:
             raise ValueError(f"keys of `given` must be columns seen during fit; got {unknown[0]!r}")
@@ -654,13 +721,26 @@ class PrivateBayesNet(BaseBayesNet):
         weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
         tables = self._condition(weights) if given else self.probabilities_
 
-        def draw(n_samples: int) -> pd.DataFrame:
-            codes = sample_codes(self._families, tables, n_samples, generator, even=True)
-            drawn = {
-                name: columns[name].draw(codes[name], given.get(name), weights.get(name), generator)
+        moments = self._moments_
+        if moments is not None and not moments.has_weights:
+            moments = None
+
+        def draw(n_samples: int) -> tuple[pd.DataFrame, np.ndarray]:
+            n_drawn = n_samples if moments is None else _N_DRAWN * n_samples
+            codes = sample_codes(self._families, tables, n_drawn, generator, even=True)
+            cells = {
+                name: columns[name].draw_cells(codes[name], weights.get(name), generator)
                 for name in self.columns_
             }
-            return pd.DataFrame(drawn, columns=self.columns_)
+            if moments is not None and n_samples:
+                chosen = moments.choose(cells, n_samples, generator)
+                cells = {name: each[chosen] for name, each in cells.items()}
+            drawn = {
+                name: columns[name].domain.draw(cells[name], given.get(name), generator)
+                for name in self.columns_
+            }
+            kept = find_allowed(columns, self._constraints_, cells, drawn, n_samples)
+            return pd.DataFrame(drawn, columns=self.columns_), kept
 
         return draw
 

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .._contributions import column_blocks, count_cells
+from .._contributions import UNWEIGHTED, column_blocks, count_cells, sum_vectors
 from .._validation import are_hashable
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
-from ..mechanisms.splitting import noise_for_distances, split_gaussian
-from ..numerics.rows import stacks_by_shape
+from ..mechanisms.splitting import noise_for_distances, noise_for_share, split_gaussian
+from ..numerics.rows import row_blocks, stacks_by_shape
 from ..schema import (
     MISSING_STATE,
     Categories,
+    Dates,
     Kind,
     Names,
     Numbers,
@@ -30,16 +31,23 @@ from ..schema import (
 )
 from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
-from .columns import encode_cells
+from .columns import MAX_MOMENT_COLUMNS, Moments, encode_cells
 
 # The constants were chosen on the adult data set.
 # Shares of the budget of column counts, of scores of pairs, and of clique tables.
 _BUDGET_SHARES = (0.25, 0.05, 0.70)
+# Share of the budget of second moments of numbers, if there are any; chosen with the constants of
+# numbers in `columns`.
+_MOMENT_SHARE = 0.1
+# Products of two records have a scalar product of at least 0, before they are rounded to the grid.
+# The bound on their length includes the rounding: docs/theory.md, section 17.1.
+_MOMENT_NORM = 1.001
 # The share of a clique grows with its cells to this power, which minimises the l1 error.
 _CELL_EXPONENT = 2 / 3
 # Tables of this number of blocks of columns are compared with independence at once. It affects only
 # the speed.
 _BLOCKS_AT_ONCE = 64
+_PRODUCTS_AT_ONCE = 2**22  # products of numbers
 #: State of values that occur in too few records.
 _OTHER_STATE = "other"
 
@@ -211,6 +219,13 @@ def schema_from_parameters(records: Records, states: Mapping, bounds: Mapping) -
     return Schema(columns, missing_values=(), strict=True)
 
 
+def count_numbers(columns: Any) -> int:
+    """Return the number of columns of numbers and dates in a schema, or in `bounds`."""
+    schema = columns if isinstance(columns, Schema) or not columns else Schema(columns)
+    kinds = schema.columns.values() if columns else ()
+    return sum(isinstance(kind, Numbers | Dates) for kind in kinds)
+
+
 def kinds_from_states(states: Mapping, *, missing: bool) -> dict[Hashable, Any]:
     """Return the kinds of columns with public states."""
     kinds, faults = {}, {}
@@ -237,7 +252,8 @@ class ReleaseSchedule:
     """Releases of a fit, one after the other, as parts of one that is charged before.
 
     The Gaussian release `whole` is divided over all steps; `selections` select the states of
-    unlisted columns. A clique has at most `max_cells` cells.
+    unlisted columns. A clique has at most `max_cells` cells. Second moments are released if there
+    are several columns of numbers, `n_numbers`, but not too many.
     """
 
     def __init__(
@@ -246,8 +262,14 @@ class ReleaseSchedule:
         selections: Sequence[SelectionMechanism],
         n_columns: int,
         max_cells: int,
+        n_numbers: int = 0,
     ):
-        columns, pairs, self._cliques = split_gaussian(whole, _BUDGET_SHARES)
+        self._moments: GaussianMechanism | None = None
+        budget = whole
+        if 2 <= n_numbers <= MAX_MOMENT_COLUMNS:
+            budget, _ = split_gaussian(whole, [1 - _MOMENT_SHARE, _MOMENT_SHARE])
+            self._moments = noise_for_share(whole, _MOMENT_SHARE, _MOMENT_NORM)
+        columns, pairs, self._cliques = split_gaussian(budget, _BUDGET_SHARES)
         self._column = split_gaussian(columns, [1.0] * n_columns)[0]
         self._pair = noise_for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
         self._selections = selections
@@ -262,7 +284,8 @@ class ReleaseSchedule:
         smallest = np.sqrt(1 + 2 * n_columns * max_cells**_CELL_EXPONENT)
         largest_noise = replace(self._cliques, sigma=self._cliques.sigma * smallest)
         # Noise that cannot be drawn raises an error before the charge.
-        for mechanism in (whole, *selections, self._column, self._pair, largest_noise):
+        moments = () if self._moments is None else (self._moments,)
+        for mechanism in (whole, *selections, self._column, self._pair, largest_noise, *moments):
             mechanism.check_table(np.zeros(1))
 
     def start(self, generator: np.random.Generator | None) -> None:
@@ -296,6 +319,24 @@ class ReleaseSchedule:
     def release_distances(self, distances: np.ndarray) -> np.ndarray:
         """Release the distance of each pair of columns from independence."""
         return self._add_noise(self._pair, distances)
+
+    @property
+    def moment_sigma(self) -> float | None:
+        """Standard deviation of the noise of sums of products; None if there are none."""
+        return None if self._moments is None else self._moments.sigma
+
+    def release_moments(self, moments: Moments, cells: Codes) -> np.ndarray:
+        """Release the sums of the products of all records."""
+        assert self._moments is not None
+        n_records, n_columns = len(next(iter(cells.values()))), len(moments.values)
+        sums = np.zeros(n_columns * (n_columns + 1) // 2)
+        for rows in row_blocks(n_records, len(sums), _PRODUCTS_AT_ONCE):
+            block = {name: cells[name][rows] for name in moments.values}
+            products = moments.products(moments.vectors(block))
+            group = np.zeros(len(products), dtype=np.intp)
+            # Sums of multiples of the grid are exact, so blocks can be added.
+            sums += sum_vectors(products, [group], [1], 1.0, UNWEIGHTED)[0]
+        return self._add_noise(self._moments, sums)
 
     def release_cliques(
         self, cliques: Mapping[Clique, np.ndarray], columns: Mapping[Hashable, np.ndarray]
