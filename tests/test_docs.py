@@ -132,7 +132,7 @@ def test_a_table_with_a_schema_needs_few_lines_or_commands_one_budget_and_no_war
     monkeypatch.chdir(tmp_path)
     text = (DOCS / "schema.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(?:\w+)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    table, draft, schema, fit, commands, bins = blocks
+    table, draft, schema, fit, commands, constraints, bins = blocks
     assert sum(bool(line) for line in (draft + fit).splitlines()) <= 15
     names: dict = {}
 
@@ -151,6 +151,8 @@ def test_a_table_with_a_schema_needs_few_lines_or_commands_one_budget_and_no_war
         run(draft)
         fill_in_the_draft()
         assert run(fit) == "one person, of whom up to 3 records are counted\n"
+        run(constraints)
+        assert names["dated"].constraints[0] == "start <= end"
         assert run(bins).startswith("[5 3 4 5]\n")
         charges = names["accountant"].history()
         assert [charge["epsilon"] for charge in charges] == pytest.approx([1.0, 1.0])
