@@ -123,7 +123,10 @@ def test_a_column_of_ids_identifies_persons(folder, capsys):
     assert "one person, of whom up to 2 records are counted" in " ".join(
         capsys.readouterr().out.split()
     )
-    assert list(pd.read_csv("out.csv")) == ["age", "sex", "city"]
+    out = pd.read_csv("out.csv")
+    assert list(out) == ["age", "sex", "city", "id"]
+    assert out["id"].is_unique
+    assert out["id"].str.startswith("synthetic-").all()
 
 
 @pytest.mark.parametrize("column", ["1", '["id"]', "true"])
@@ -492,7 +495,7 @@ def test_all_kinds_of_columns_are_written_in_their_declared_form(folder, capsys)
     assert synthesize("--epsilon", 20, "--rows", 500) == DONE
     with open("out.csv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file)
-    assert header == list(table.columns)[1:]
+    assert header == list(table.columns)
     columns = dict(zip(header, zip(*rows, strict=True), strict=True))
     forms = {
         "admitted": r"2020-\d\d-\d\d",

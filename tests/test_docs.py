@@ -136,7 +136,7 @@ def test_a_table_with_a_schema_needs_few_lines_or_commands_one_budget_and_no_war
     monkeypatch.chdir(tmp_path)
     text = (DOCS / "schema.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```(?:\w+)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    table, draft, schema, fit, commands, bins = blocks
+    table, draft, schema, fit, commands, constraints, bins = blocks
     assert sum(bool(line) for line in (draft + fit).splitlines()) <= 15
     names: dict = {}
 
@@ -155,6 +155,8 @@ def test_a_table_with_a_schema_needs_few_lines_or_commands_one_budget_and_no_war
         run(draft)
         fill_in_the_draft()
         assert run(fit) == "one person, of whom up to 3 records are counted\n"
+        run(constraints)
+        assert names["dated"].constraints[0] == "start <= end"
         assert run(bins).startswith("[5 3 4 5]\n")
         charges = names["accountant"].history()
         assert [charge["epsilon"] for charge in charges] == pytest.approx([1.0, 1.0])
@@ -176,7 +178,7 @@ def test_a_table_with_a_schema_needs_few_lines_or_commands_one_budget_and_no_war
                 fill_in_the_draft()
     assert "ε = 2" in output.out
     header = Path("synthetic.csv").read_text(encoding="utf-8").splitlines()[0]
-    assert header.split(",") == [name for name in names["table"] if name != "patient"]
+    assert header.split(",") == list(names["table"])
 
 
 def numbers_after_code(text):

@@ -995,7 +995,12 @@ DEFECTS = {
         ("PrivateDirichletPosterior", "list"),
     ),
     "ids of batches are arrays and differ by type": (
-        ("skdirdp.schema.keys._id_from_text", str, "skdirdp.schema.keys.list_cells", np.asarray),
+        (
+            "skdirdp.schema.arrays._id_from_text",
+            str,
+            "skdirdp.schema.arrays.list_cells",
+            np.asarray,
+        ),
         ("DirichletNB, batches", "list"),
     ),
     "labels of a fit are an array": (

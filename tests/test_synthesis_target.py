@@ -9,7 +9,8 @@ from sklearn.metrics import roc_auc_score
 
 from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivateBayesNet, Schema
 from skdirdp.bayes_net.base import TargetModel
-from skdirdp.mechanisms.splitting import calibrate_gaussian
+from skdirdp.bayes_net.structure_learning import ReleaseSchedule, _check_cost
+from skdirdp.mechanisms.splitting import calibrate_gaussian, noise_for_share
 from skdirdp.mechanisms.tables import ContributionBound
 from skdirdp.schema import as_records
 
@@ -116,6 +117,84 @@ def test_a_person_with_several_records_is_within_the_charge():
     ((charged, _),) = model.privacy_.mechanisms
     allowed = 9 / charged.sigma**2
     assert allowed / 2 < squared_distance(steps, replayed) <= allowed
+
+
+NUMBERS = {"x": (0.0, 10.0), "y": (0.0, 10.0)}
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_second_moments_and_a_target_together_use_nearly_the_charge(adjacency):
+    """Two columns of numbers and a target: all kinds of steps in one fit."""
+    # The numbers of one record are far from all others, and at right angles to its replacement.
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({name: rng.choice([4.5, 5.0, 5.5], 60) for name in NUMBERS})
+    X["label"] = rng.integers(0, 2, 60)
+    X.loc[60] = [0.0, 5.0, 0]
+    other = X.drop(index=60)
+    if adjacency == "replace":
+        other = X.copy()
+        other.loc[60] = [5.0, 10.0, 1]
+    X, other = X.astype({"label": int}), other.astype({"label": int})
+    options = {"states": {"label": [0, 1]}, "bounds": NUMBERS, "target": "label"}
+    model = PrivateBayesNet(**options, epsilon=50.0, adjacency=adjacency)
+    one, two, steps, replayed = fit_beside(model, X, other)
+    assert "moments" in one.sigma_
+    assert one._target_model_ is not None
+    ((charged, releases),) = one.privacy_.mechanisms
+    allowed = charged.contribution.squared_norm(adjacency) / charged.sigma**2
+    assert releases == 1
+    ratio = squared_distance(steps, replayed) / allowed
+    assert 0.8 < ratio <= 1
+    np.testing.assert_array_equal(one._target_model_.shift, two._target_model_.shift)
+    described = str(one.privacy_)
+    assert "second moments of numbers, and tables and residual sums of the target" in described
+
+
+def test_only_released_steps_are_stated():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.random(300), "y": rng.random(300), "a": rng.integers(0, 2, 300)})
+    bounds, states = {"x": (0.0, 1.0), "y": (0.0, 1.0)}, {"a": [0, 1]}
+    for columns in (["x", "y", "a"], ["x", "a"]):
+        given = {name: bounds[name] for name in columns if name in bounds}
+        for target in (None, "a"):
+            model = PrivateBayesNet(bounds=given, states=states, target=target).fit(X[columns])
+            stated = str(model.privacy_)
+            assert ("second moments" in stated) == (len(given) == 2) == ("moments" in model.sigma_)
+            assert ("target" in stated) == (target is not None)
+
+
+def test_steps_that_cost_more_than_the_whole_are_refused():
+    whole = calibrate_gaussian(1.0, 1e-5, None, "replace", ContributionBound())
+    for n_numbers, share in ((0, 0.0), (2, 0.0), (0, 0.3), (2, 0.3), (24, 0.3)):
+        ReleaseSchedule(whole, [], 30, 1000, n_numbers, share)
+    half = noise_for_share(whole, 0.5)
+    _check_cost(whole, [(half, 1.0), (half, 1.0)])
+    with pytest.raises(AssertionError, match="more than the whole"):
+        _check_cost(whole, [(half, 1.0), (half, 1.001)])
+
+
+def test_constraints_on_the_target_hold_with_weighted_records():
+    rng = np.random.default_rng(0)
+    x = rng.gamma(2.0, 10.0, 4000).clip(0, 100)
+    X = pd.DataFrame({"x": x, "y": (x + rng.normal(0, 5, 4000)).clip(0, 100)})
+    X["size"] = np.where(x > 25, "large", "small")
+    kinds = {
+        "x": Schema.numbers(0.0, 100.0),
+        "y": Schema.numbers(0.0, 100.0),
+        "size": Schema.categories(["large", "small"]),
+    }
+    schema = Schema(kinds, constraints=["x <= 20 implies size == 'small'"])
+    model = PrivateBayesNet(schema, target="size", epsilon=10.0).fit(X)
+    assert model._moments_.has_weights
+    for given in (None, {"size": "large"}, {"x": (0.0, 60.0)}):
+        records = model.sample(5000, random_state=0, given=given)
+        assert (records["size"][records["x"] <= 20] == "small").all()
+    assert (model.sample(100, given={"size": "large"})["size"] == "large").all()
+    records = model.sample(20_000, random_state=1)
+    assert records["x"].corr(records["y"]) == pytest.approx(X["x"].corr(X["y"]), abs=0.05)
+    assert (records["size"] == "large").mean() == pytest.approx(
+        (X["size"] == "large").mean(), abs=0.05
+    )
 
 
 @pytest.mark.parametrize(

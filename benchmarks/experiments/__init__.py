@@ -17,6 +17,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "synthesis-target": ("synthesis_target", "SynthesisTarget"),
     "synthesis-size": ("synthesis_size", "SynthesisSize"),
     "synthesis-inference": ("synthesis_inference", "SynthesisInference"),
+    "synthesis-numbers": ("synthesis_numbers", "SynthesisNumbers"),
     "crosstab": ("crosstab", "Crosstab"),
     "inference-coverage": ("inference_coverage", "InferenceCoverage"),
     "inference-association": ("inference_coverage", "InferenceAssociation"),

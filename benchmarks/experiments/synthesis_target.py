@@ -219,7 +219,8 @@ class SynthesisTarget(Experiment):
             "and other tables of the papers. The five fresh tables were run three times, the first "
             "two runs were incomplete; no choice of the model changed in between. "
             "PrivateTableClassifier, whose steps release the model of the target, has changed "
-            "since these runs. Seconds of processor time to learn and draw."
+            "since these runs, and networks did not yet release second moments of numbers, which "
+            "have a tenth of the budget now. Seconds of processor time to learn and draw."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:

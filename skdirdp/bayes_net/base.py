@@ -1,7 +1,7 @@
 """Base class of released Bayesian networks, and computations on whole columns of state codes."""
 
 from abc import abstractmethod
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -178,12 +178,17 @@ class TargetModel:
         effects = [np.vstack([effect, np.zeros(n_states)]) for effect in model.effects]
         return cls(target, names, replace(model, effects=effects), np.zeros(n_states))
 
-    def match_shares(self, families: Families, tables: Tables) -> "TargetModel":
-        """Return the model whose synthetic records have the network's shares of the target."""
+    def match_shares(
+        self, families: Families, tables: Tables, choose: Callable[[Codes], Codes]
+    ) -> "TargetModel":
+        """Return the model whose synthetic records have the network's shares of the target.
+
+        `choose` selects records as those of a sample are selected.
+        """
         # Post-processing: the seed is public, and the same for each fit.
         codes = sample_codes(families, tables, _N_MATCHED, np.random.default_rng(0), even=True)
         counts = np.bincount(codes[self.target], minlength=len(self.shift)) + 0.5
-        scores, shift = self._scores(codes), np.zeros(len(counts))
+        scores, shift = self._scores(choose(codes)), np.zeros(len(counts))
         for _ in range(_SHARE_STEPS):
             means = softmax(scores + shift).mean(axis=0)
             shift += np.clip(np.log(counts / counts.sum()) - np.log(means), -1.0, 1.0)
@@ -216,13 +221,18 @@ class TargetModel:
         }
         return np.log(given) + logsumexp(joint, axis=1) + log_likelihood(rest, tables, codes)
 
-    def draw(
-        self, families: Families, tables: Tables, n_samples: int, generator: np.random.Generator
-    ) -> dict[Hashable, np.ndarray]:
-        """Draw state codes from the network, and the target by this model."""
-        codes = sample_codes(families, tables, n_samples, generator, even=True)
-        codes[self.target] = _draw_labels(self.record_probabilities(codes), generator)
-        return codes
+    def draw_labels(
+        self, codes: Codes, weights: np.ndarray | None, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Draw the target of records, given their other columns.
+
+        A record of each state of the target meets a condition with the probability in `weights`.
+        """
+        found = self.record_probabilities(codes)
+        if weights is not None:
+            found = found * weights
+            found /= found.sum(axis=1, keepdims=True)
+        return _draw_labels(found, generator)
 
     def draw_given(
         self,
@@ -233,7 +243,7 @@ class TargetModel:
         n_samples: int,
         generator: np.random.Generator,
     ) -> dict[Hashable, np.ndarray]:
-        """Draw state codes under conditions, one of which is on the target.
+        """Draw state codes under conditions, one of which is on the target, without the target.
 
         The network `conditioned` proposes candidates. Records are selected from them by the ratio
         of the probabilities that this model and the network `tables` give to the condition, which a
@@ -248,10 +258,7 @@ class TargetModel:
         # Rounding may lead beyond the last candidate.
         rows = np.minimum(np.searchsorted(ratios, places, side="right"), size - 1)
         rows = generator.permutation(rows)
-        codes = {name: each[rows] for name, each in found.items()}
-        chosen = labels[rows] / labels[rows].sum(axis=1, keepdims=True)
-        codes[self.target] = _draw_labels(chosen, generator)
-        return codes
+        return {name: each[rows] for name, each in found.items()}
 
 
 class BaseBayesNet(DensityMixin, CountingEstimator):

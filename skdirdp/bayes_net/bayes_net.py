@@ -1,9 +1,9 @@
 """Bayesian network with learnt structure: one budget for structure and parameters."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import combinations
 from math import isqrt, prod
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,17 +11,14 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import shared_docs
-from .._messages import plural, warn
 from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
 from ..accounting.worst_case import PERSON_RELATIONS
-from ..base import Budget, CountingEstimator, PrivacyReport, calibrate_with_names
+from ..base import Budget, CountingEstimator, calibrate_with_names
 from ..mechanisms.tables import ContributionBound
-from ..postprocessing import Noise, NoisyTable
-from ..postprocessing.estimates import draw_counts
-from ..schema import Records, Schema, as_records
+from ..schema import Constraint, Ignored, Key, Records, Schema, as_records, text_column
 from .base import (
     Codes,
     Family,
@@ -45,11 +42,12 @@ from .clique_tree import (
     fit_tables,
     ordered_marginal,
 )
-from .columns import BinCells, ReleasedColumn, as_mask
+from .columns import BinCells, Moments, ReleasedColumn, as_mask, find_allowed
 from .structure_learning import (
     EncodedTable,
     ReleaseSchedule,
     StructureConstraints,
+    count_numbers,
     dependence_scores,
     estimate_total,
     learn_parents,
@@ -71,29 +69,12 @@ _SIZE_PENALTY = 0.5
 # Smoothing in addition to alpha, in standard deviations of the noise.
 _NOISE_SMOOTHING = 0.5
 _MAX_FIT_STEPS = 150
+# Records that are drawn to find the weights that meet the second moments of numbers, and candidates
+# for each record of a sample.
+_N_WEIGHTED, _N_DRAWN = 20_000, 2
 # Limits on the input, because all pairs of columns and all states of each column are counted.
 _MAX_COLUMNS = 1000
 _MAX_STATES = 10**6
-
-
-class BayesNetReport(PrivacyReport):
-    """Report of a network whose steps are charged as one Gaussian release."""
-
-    _steps: ClassVar[str] = "column counts, pair scores and clique tables"
-
-    def _describe_releases(self) -> str:
-        *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
-        steps = self._steps
-        names = "".join(f", and names of states by {mechanism}" for mechanism in selections)
-        return f"{steps} released at the privacy cost of one table by {gaussian}{names}"
-
-
-class TargetReport(BayesNetReport):
-    """Report of a network with an additive model of the target."""
-
-    _steps: ClassVar[str] = (
-        "column counts, pair scores, clique tables, and tables and residual sums of the target"
-    )
 
 
 @shared_docs
@@ -109,7 +90,8 @@ class PrivateBayesNet(MarginErrors):
     ----------
     schema : Schema, or dict of column declarations, default=None
         Public description of the columns. Keys and ignored columns are not modelled. If it declares
-        a person, person ids and `max_rows` are taken from the schema.
+        a person, person ids and `max_rows` are taken from the schema. If it declares constraints,
+        all synthetic records satisfy them, at no privacy cost.
     states : dict of list, default=None
         Public values of categorical columns, if there is no schema. Other values raise an error.
     bounds : dict of (low, high), default=None
@@ -155,8 +137,8 @@ class PrivateBayesNet(MarginErrors):
     n_records_ : float
         Number of records: public if `adjacency="replace"`, otherwise estimated from the release.
     sigma_ : dict
-        Standard deviation of the noise, with keys "columns", "pairs" and "cliques" (a dict with one
-        value per clique).
+        Standard deviation of the noise, with keys "columns", "pairs", "cliques" (a dict with one
+        value per clique) and, if there are several columns of numbers or dates, "moments".
     {classes_, privacy_}
     columns_ : list
         Modelled columns, in the order of X.
@@ -209,6 +191,9 @@ class PrivateBayesNet(MarginErrors):
     n_samples: ClassVar[None] = None  # type: ignore[misc]
 
     sigma_: dict[str, Any]
+    _moments_: Moments | None = None
+    _constraints_: tuple[Constraint, ...] = ()
+    _keys_: Mapping[Hashable, Key] = MappingProxyType({})
 
     def __init__(
         self,
@@ -283,7 +268,9 @@ class PrivateBayesNet(MarginErrors):
             counted = select_persons(schema, records, groups, self.max_rows)
             table = EncodedTable.from_records(records, schema, counted.rows)
             self._check_sizes(table, constraints)
-            schedule = self._plan(context.budget, counted, len(names), len(table.unlisted))
+            schedule = self._plan(
+                context.budget, counted, len(names), len(table.unlisted), count_numbers(schema)
+            )
             n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
 
             schedule.start(self._charge(*schedule.joint.as_charge(), counted.unit))
@@ -293,10 +280,13 @@ class PrivateBayesNet(MarginErrors):
             }
             self._learn(table, schedule, n_records, constraints)
             self.columns_ = names
+            self._constraints_ = schema._constraints
+            drawn = {name: kinds[name] for name in records.columns}
+            self._keys_ = {name: kind for name, kind in drawn.items() if isinstance(kind, Key)}
+            self._order_ = [name for name, kind in drawn.items() if not isinstance(kind, Ignored)]
             self._set_feature_names(names)
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
-            report_class = BayesNetReport if schedule.target is None else TargetReport
-            self.privacy_ = report_class(**vars(report))
+            self.privacy_ = schedule.report_class(**vars(report))
         return self
 
     def _read_records(self, X: Any) -> tuple[Records, Schema]:
@@ -338,7 +328,12 @@ class PrivateBayesNet(MarginErrors):
                 )
 
     def _plan(
-        self, budget: Budget, counted: CountedRows, n_columns: int, n_unlisted: int
+        self,
+        budget: Budget,
+        counted: CountedRows,
+        n_columns: int,
+        n_unlisted: int,
+        n_numbers: int,
     ) -> ReleaseSchedule:
         """Calibrate the releases of all steps to the budget."""
         unit, relation = counted.unit, budget.adjacency
@@ -348,7 +343,8 @@ class PrivateBayesNet(MarginErrors):
             budget, relation, bound, n_unlisted, _SELECTION_SHARE
         )
         share = _TARGET_SHARE if self.target is not None and n_columns > 1 else 0.0
-        return ReleaseSchedule(gaussian, selections, n_columns, int(self.max_family_cells), share)
+        max_cells = int(self.max_family_cells)
+        return ReleaseSchedule(gaussian, selections, n_columns, max_cells, n_numbers, share)
 
     def _learn(
         self,
@@ -379,6 +375,7 @@ class PrivateBayesNet(MarginErrors):
             "cliques": {clique: each.sigma for clique, each in cliques.items()},
         }
         self._set_probabilities(tree, cliques, noisy)
+        self._moments_ = self._learn_moments(table, schedule)
         self._learn_target(table, codes, schedule)
 
     def _learn_target(self, table: EncodedTable, codes: Codes, schedule: ReleaseSchedule) -> None:
@@ -398,7 +395,33 @@ class PrivateBayesNet(MarginErrors):
         model = TargetModel.learn(
             self.target, others, target.n_groups, codes, schedule.target, self.n_records_
         )
-        self._target_model_ = model.match_shares(self._families, self.probabilities_)
+        self._target_model_ = model.match_shares(
+            self._families, self.probabilities_, self._choose_by_moments
+        )
+
+    def _choose_by_moments(self, codes: Codes) -> Codes:
+        """Return drawn records as `sample` selects them, by the released second moments."""
+        if self._moments_ is None or not self._moments_.has_weights:
+            return codes
+        generator, columns = np.random.default_rng(0), self._released_
+        cells = {n: columns[n].draw_cells(codes[n], None, generator) for n in self._moments_.values}
+        chosen = self._moments_.choose(cells, len(codes[self.target]) // _N_DRAWN, generator)
+        return {name: each[chosen] for name, each in codes.items()}
+
+    def _learn_moments(self, table: EncodedTable, schedule: ReleaseSchedule) -> Moments | None:
+        """Release the second moments of numbers, and weight records to meet them."""
+        sigma, total = schedule.moment_sigma, self.n_records_
+        if sigma is None:
+            return None
+        self.sigma_["moments"] = sigma
+        moments = Moments.from_columns(self._released_)
+        released = schedule.release_moments(moments, table.cells)
+        if not self.postprocess:
+            return None
+        pool = sample_codes(
+            self._families, self.probabilities_, _N_WEIGHTED, np.random.default_rng(0), even=True
+        )
+        return moments.fit(self._released_, pool, released / total, sigma / total)
 
     def _group_cells(
         self, domains: Mapping, noisy: Mapping[Hashable, Measurement], schedule: ReleaseSchedule
@@ -446,7 +469,12 @@ class PrivateBayesNet(MarginErrors):
             Measurement((name,), *columns[name].sum_groups(each.values, float(each.sigma)))
             for name, each in noisy.items()
         ]
-        self._measurements_ = [*cliques.values(), *grouped]
+        # Several tables and expected errors are about the noisy counts before post-processing.
+        raw = [
+            Measurement((n,), *columns[n].add_groups(each.values, float(each.sigma)))
+            for n, each in noisy.items()
+        ]
+        self._measurements_ = [*cliques.values(), *raw]
         self._column_counts_ = dict(noisy)
         if self.postprocess:
             measurements = combine_measurements(cliques, grouped, total)
@@ -559,7 +587,10 @@ class PrivateBayesNet(MarginErrors):
         n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=_MAX_COLUMNS)
         n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
         counted = select_rows(None, 1, self.max_rows)
-        schedule = self._plan(Budget.from_estimator(self), counted, n_columns, n_unlisted)
+        n_numbers = count_numbers(self.schema or self.bounds or {})
+        schedule = self._plan(
+            Budget.from_estimator(self), counted, n_columns, n_unlisted, n_numbers
+        )
         sigmas = schedule.column_sigma, schedule.pair_sigma, schedule.clique_sigma
         return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))
 
@@ -638,7 +669,10 @@ class PrivateBayesNet(MarginErrors):
         """Draw synthetic records from the released network, at no privacy cost.
 
         The draws are stratified, so the counts over all drawn records vary less than with
-        independent draws. If a target was fitted, it is drawn last, by its own model.
+        independent draws. If there are several columns of numbers or dates, records are weighted so
+        that their second moments, and hence correlations and standard deviations, are close to the
+        released ones. All records satisfy the constraints of the schema: records that violate one
+        are drawn again. If a target was fitted, it is drawn last, by its own model.
 
         Parameters
         ----------
@@ -658,105 +692,90 @@ class PrivateBayesNet(MarginErrors):
         -------
         DataFrame
             Columns in the order in which they were fitted. Columns of whole numbers have an integer
-            dtype; other numeric columns are floats, drawn uniformly within their bins.
+            dtype; other numeric columns are floats, drawn uniformly within fine bins. Keys are new,
+            unique and numbered, in the form that the schema declares.
         """
         check_is_fitted(self)
         n_samples = check_integer("n_samples", n_samples, at_least=0)
         generator = sampling_generator(random_state)
         draw = self._sampler(dict(given or {}), generator)
-        if where is None:
-            return draw(n_samples)
+        if where is None and not self._constraints_:
+            return self._add_keys(draw(n_samples)[0])
         parts: list[pd.DataFrame] = []
         n_kept, n_drawn = 0, 0
         while n_kept < n_samples or not parts:
-            size = max(1000, 2 * (n_samples - n_kept))
-            drawn = draw(size)
-            kept = drawn[as_mask(where(drawn))]
-            parts.append(kept)
-            n_kept, n_drawn = n_kept + len(kept), n_drawn + size
+            wanted = n_samples - n_kept
+            size = max(1000, wanted)
+            if n_drawn:  # a tenth more than expected, at most ten times as many
+                size = max(size, min(10 * wanted, wanted * n_drawn * 11 // (10 * n_kept + 1)))
+            drawn, kept = draw(size)
+            if where is not None:
+                kept = kept & as_mask(where(drawn))
+            parts.append(drawn[kept])
+            n_kept, n_drawn = n_kept + int(kept.sum()), n_drawn + size
             if n_drawn > 1000 * (n_kept + 100):
                 raise ValueError(
-                    "`where` must hold for at least one in a thousand records drawn from the "
-                    "network; it holds for fewer. Use `given` for conditions on single columns"
+                    "`where` and the constraints of the schema must hold for at least one in a "
+                    "thousand records drawn from the network; they hold for fewer. Use `given` for "
+                    "conditions on single columns"
                 )
-        return pd.concat(parts, ignore_index=True).iloc[:n_samples]
+        return self._add_keys(pd.concat(parts, ignore_index=True).iloc[:n_samples])
+
+    def _add_keys(self, drawn: pd.DataFrame) -> pd.DataFrame:
+        """Return records with new keys, in the order of the columns of X."""
+        if not self._keys_:
+            return drawn
+        keys = {name: text_column(kind.draw(len(drawn))) for name, kind in self._keys_.items()}
+        return pd.DataFrame({name: keys.get(name, drawn.get(name)) for name in self._order_})
 
     def _sampler(
         self, given: dict[Hashable, Any], generator: np.random.Generator
-    ) -> Callable[[int], pd.DataFrame]:
-        """Return a function that draws records under conditions on columns."""
+    ) -> Callable[[int], tuple[pd.DataFrame, np.ndarray]]:
+        """Return a function that draws records under conditions on columns.
+
+        It also returns a mask of the records that satisfy the constraints of the schema.
+        """
         unknown = [name for name in given if name not in self.columns_]
         if unknown:
             raise ValueError(f"keys of `given` must be columns seen during fit; got {unknown[0]!r}")
         columns = self._released_
         weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
         tables = self._condition(weights) if given else self.probabilities_
-        families, model = self._families, self._target_model_
-
-        def draw_codes(n_samples: int) -> Codes:
-            if model is None:
-                even = self._draws_evenly
-                return sample_codes(families, tables, n_samples, generator, even=even)
-            if model.target not in given:
-                return model.draw(families, tables, n_samples, generator)
+        families, model, moments = self._families, self._target_model_, self._moments_
+        if moments is not None and not moments.has_weights:
+            moments = None
+        meets = None
+        if model is not None and model.target in given:
             meets = columns[model.target].group_weights(weights[model.target])
-            return model.draw_given(
-                families, self.probabilities_, tables, meets, n_samples, generator
-            )
 
-        def draw(n_samples: int) -> pd.DataFrame:
-            codes = draw_codes(n_samples)
+        def draw_cells(codes: Codes, name: Hashable) -> np.ndarray:
+            return columns[name].draw_cells(codes[name], weights.get(name), generator)
+
+        def draw(n_samples: int) -> tuple[pd.DataFrame, np.ndarray]:
+            n_drawn = n_samples if moments is None else _N_DRAWN * n_samples
+            if model is None or meets is None:
+                even = self._draws_evenly
+                codes = sample_codes(families, tables, n_drawn, generator, even=even)
+            else:
+                codes = model.draw_given(
+                    families, self.probabilities_, tables, meets, n_drawn, generator
+                )
+            cells = {name: draw_cells(codes, name) for name in self.columns_}
+            if moments is not None and n_samples:
+                chosen = moments.choose(cells, n_samples, generator)
+                codes = {name: each[chosen] for name, each in codes.items()}
+                cells = {name: each[chosen] for name, each in cells.items()}
+            if model is not None:  # the label of the chosen records
+                codes[model.target] = model.draw_labels(codes, meets, generator)
+                cells[model.target] = draw_cells(codes, model.target)
             drawn = {
-                name: columns[name].draw(codes[name], given.get(name), weights.get(name), generator)
+                name: columns[name].domain.draw(cells[name], given.get(name), generator)
                 for name in self.columns_
             }
-            return pd.DataFrame(drawn, columns=self.columns_)
+            kept = find_allowed(columns, self._constraints_, cells, drawn, n_samples)
+            return pd.DataFrame(drawn, columns=self.columns_), kept
 
         return draw
-
-    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
-        # Tables without noise are weighted equally.
-        variances = [
-            max(float(np.mean(np.square(each.sigma))), 1e-12) for each in self._measurements_
-        ]
-        tables = [
-            NoisyTable(each.values, Noise(variance), each.nodes)
-            for each, variance in zip(self._measurements_, variances, strict=True)
-        ]
-        return tables, self.privacy_.n_records
-
-    def _with_parameters(
-        self,
-        released: Sequence[NoisyTable],
-        counts: Sequence[np.ndarray],
-        generator: np.random.Generator,
-    ) -> "PrivateBayesNet":
-        model: Any = super()._with_parameters(released, counts, generator)
-        model._released_ = dict(self._released_)
-        for name, column in self._released_.items():
-            # Bins of numbers keep their shares: without shrinkage the noise would spread them.
-            if column.has_grouped_categories:
-                noisy = self._column_counts_[name]
-                table = NoisyTable(noisy.values, Noise(float(noisy.sigma) ** 2), (name,))
-                (drawn,) = draw_counts([table], self.n_records_, 1, generator)
-                model._released_[name] = column.draw_shares(
-                    drawn[0] / self.privacy_.unit.max_rows, generator
-                )
-        return model
-
-    def _warn_of_noise(self, released: Sequence[NoisyTable], n_records: float) -> None:
-        super()._warn_of_noise(released, n_records)
-        tables = [set(table.axes) for table in released]
-        pairs = combinations(self.columns_, 2)
-        absent = [pair for pair in pairs if not any(set(pair) <= axes for axes in tables)]
-        if absent:
-            first, second = absent[0]
-            warn(
-                f"the structure has no table of {plural(len(absent), 'pair')} of columns, such as "
-                f"{first!r} and {second!r}. Intervals from the synthetic tables assume that they "
-                "are independent given the columns between them, and may be wrong for their "
-                "association. Require the edges that an analysis needs with constraints"
-            )
 
     def _condition(self, weights: Mapping[Hashable, np.ndarray]) -> dict[Hashable, np.ndarray]:
         """Return P(node | parents, conditions) of each node, given the weights of cells."""

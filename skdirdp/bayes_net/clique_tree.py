@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import suppress_external_warnings
+from .._messages import plural, suppress_external_warnings, warn
 from .._persons import select_persons
 from .._validation import check_integer, check_real
 from ..accounting.worst_case import PERSON_RELATIONS
@@ -25,7 +25,8 @@ from ..base import Budget, PrivacyReport
 from ..mechanisms import JointMechanism
 from ..mechanisms.splitting import calibrate_gaussian, noise_for_distances, split_gaussian
 from ..mechanisms.tables import ContributionBound
-from ..postprocessing.estimates import project_counts
+from ..postprocessing import Noise, NoisyTable
+from ..postprocessing.estimates import draw_counts, project_counts
 from ..reporting.exports import QualityReport
 from ..schema import Names, Records, Schema
 from .base import BaseBayesNet, Codes, Family, count_joint
@@ -447,6 +448,7 @@ class MarginErrors(BaseBayesNet):
     sigma_: dict[str, Any]
     _released_: dict[Hashable, Any]
     _measurements_: list[Measurement]
+    _column_counts_: dict[Hashable, Measurement]
 
     @abstractmethod
     def marginal(self, columns: Any) -> Any:
@@ -631,13 +633,58 @@ class MarginErrors(BaseBayesNet):
         expected = np.rint(n_records * self.marginal(list(nodes)).to_numpy())
         return float(np.abs(count_joint(nodes, shape, codes).ravel() - expected).sum())
 
+    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
+        # Tables without noise are weighted equally.
+        variances = [
+            max(float(np.mean(np.square(each.sigma))), 1e-12) for each in self._measurements_
+        ]
+        tables = [
+            NoisyTable(each.values, Noise(variance), each.nodes)
+            for each, variance in zip(self._measurements_, variances, strict=True)
+        ]
+        return tables, self.privacy_.n_records
+
+    def _with_parameters(
+        self,
+        released: Sequence[NoisyTable],
+        counts: Sequence[np.ndarray],
+        generator: np.random.Generator,
+    ) -> "MarginErrors":
+        model: Any = super()._with_parameters(released, counts, generator)
+        # Weights would change how much the tables vary.
+        model._moments_ = None
+        model._released_ = dict(self._released_)
+        for name, column in self._released_.items():
+            # Bins of numbers keep their shares: without shrinkage the noise would spread them.
+            if column.has_grouped_categories:
+                noisy = self._column_counts_[name]
+                table = NoisyTable(noisy.values, Noise(float(noisy.sigma) ** 2), (name,))
+                (drawn,) = draw_counts([table], self.n_records_, 1, generator)
+                model._released_[name] = column.draw_shares(
+                    drawn[0] / self.privacy_.unit.max_rows, generator
+                )
+        return model
+
+    def _warn_of_noise(self, released: Sequence[NoisyTable], n_records: float) -> None:
+        super()._warn_of_noise(released, n_records)
+        tables = [set(table.axes) for table in released]
+        pairs = combinations(self.columns_, 2)
+        absent = [pair for pair in pairs if not any(set(pair) <= axes for axes in tables)]
+        if absent:
+            first, second = absent[0]
+            warn(
+                f"the structure has no table of {plural(len(absent), 'pair')} of columns, such as "
+                f"{first!r} and {second!r}. Intervals from the synthetic tables assume that they "
+                "are independent given the columns between them, and may be wrong for their "
+                "association. Require the edges that an analysis needs with constraints"
+            )
+
     def _column_warnings(self) -> list[str]:
         """Return warnings of columns without information, from the release."""
         found = []
         children = {parent for parents in self.structure_.values() for parent in parents}
         for name, column in self._released_.items():
-            shares = np.where(column.can_draw, column.cell_shares, 0.0)
-            shares = shares * column.group_shares[column.groups]
+            shares = column.drawn_shares * column.group_shares[column.groups]
             kind = column.domain.kind
             other = len(kind.states) - 1 if getattr(kind, "other", None) is not None else None
             if other is not None and shares[other] > _MOST:

@@ -2,10 +2,11 @@
 
 The cell of a value depends on that value alone. Cells whose counts do not stand out from the
 noise are grouped, which keeps tables small: all rare categories together, and adjacent bins of
-numbers. Within a group, records are distributed as the released counts of the column.
+numbers. Within a group, records are distributed as the released counts of the column. The second
+moments of numbers are released too, and drawn records are weighted to meet them.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,18 @@ import numpy as np
 import pandas as pd
 
 from ..postprocessing.estimates import project_counts
-from ..schema import MISSING_STATE, OUTSIDE, Categories, Dates, Numbers, distinct_cells
+from ..schema import (
+    MISSING_STATE,
+    OUTSIDE,
+    Categories,
+    Constraint,
+    Dates,
+    Numbers,
+    distinct_cells,
+    plain_cells,
+    satisfied,
+)
+from ..schema import Cells as ConstraintCells
 from .clique_tree import shrink_counts
 
 # Numeric columns are counted in at most this many bins, which are grouped later.
@@ -25,11 +37,31 @@ _SMALLEST_SCALE = 1 / 4096
 _AFTER_ZERO = float(np.nextafter(0.0, 1.0))
 # Cells with at most half a record count as empty, even without noise.
 _MIN_COUNT = 0.5
+# Missing values of numbers count as absent below this many standard deviations.
+_MIN_SIGNAL = 3.0
 # Missing and other values are drawn if their count is this many standard deviations above 0:
 # among a thousand columns without any, a false detection is unlikely.
 _MIN_DEVIATIONS = 5.0
-# Numeric columns have about this many groups at most, with about equally many records each.
+
+# The constants below were chosen on six tables: DoctorVisits, CPS1988 (AER), ames, lending_club
+# (modeldata), BudgetFood (Ecdat) and shopper.
+# Numeric columns have about this many groups at most, with about equal weights.
 _MAX_NUMERIC_GROUPS = 16
+# Share of the number of records in the weight of a cell; the rest is its part of the variance.
+_COUNT_SHARE = 0.8
+# Groups below this share of the mean weight join their neighbours.
+_MIN_GROUP_WEIGHT = 0.25
+# A run of fine bins is empty if its count is below this many standard deviations, and its density
+# below this share of the mean density.
+_EMPTY_DEVIATIONS, _EMPTY_DENSITY = 1.5, 0.2
+# Vectors of standardised values are clipped to this squared norm for each column.
+_SQUARED_NORM = 3.0
+# Columns beyond this number are too many for the weights of records.
+MAX_MOMENT_COLUMNS = 24
+# The largest weight of a record, and the cost of weights in units of the noise of moments.
+_MAX_WEIGHT, _NOISE_COST = 8.0, 4.0
+_MIN_COST = 1e-3  # relative cost without noise
+_WEIGHT_STEPS, _WEIGHT_TOLERANCE = 30, 1e-7
 
 
 # Cells ---------------------------------------------------------------------------------
@@ -128,6 +160,11 @@ class BinCells:
     @cached_property
     def _edges(self) -> np.ndarray:
         return np.array(self.edges)
+
+    @cached_property
+    def centres(self) -> np.ndarray:
+        """Centre of each bin on the axis."""
+        return (self._edges[1:] + self._edges[:-1]) / 2
 
     @property
     def n_cells(self) -> int:
@@ -232,7 +269,8 @@ class ReleasedColumn:
     domain: Cells
     groups: np.ndarray  # group of each cell
     group_shares: np.ndarray  # released share of each group
-    cell_shares: np.ndarray  # share of each cell within its group
+    cell_shares: np.ndarray  # share of each cell within its group, which is positive
+    counts: np.ndarray  # estimated count of each cell, which may be 0
     # False for missing and other values whose count does not stand out from the noise.
     can_draw: np.ndarray
 
@@ -249,7 +287,7 @@ class ReleasedColumn:
         keep_all: bool = False,
     ) -> "ReleasedColumn":
         """Group cells with noisy counts below `min_count`, or no categories if `keep_all`."""
-        counts = _estimate_counts(noisy, total, sigma)
+        counts = _estimate_counts(domain, noisy, total, sigma)
         min_count = max(min_count, _MIN_COUNT)
         can_draw = np.ones(len(counts), dtype=bool)
         threshold = max(min_count, _MIN_DEVIATIONS * sigma)
@@ -264,15 +302,17 @@ class ReleasedColumn:
             rest = np.argmin(np.bincount(groups[can_draw], counts[can_draw]))
         else:
             max_runs = max(1, min((max_groups - 2) // 2, _MAX_NUMERIC_GROUPS))
-            groups[:-1] = _group_adjacent(counts[:-1], min_count, max_runs)
+            weights = _cell_weights(domain.centres, counts[:-1])
+            groups[:-1] = _group_adjacent(counts[:-1], weights, min_count, max_runs)
             groups[-1] = rest = groups[-2] + can_draw[-1]
         groups[~can_draw] = rest
-        return cls(domain, groups, *_compute_shares(groups, counts), can_draw)
+        return cls(domain, groups, *_compute_shares(groups, counts), counts, can_draw)
 
     def update_shares(self, noisy: np.ndarray, total: float, sigma: float) -> "ReleasedColumn":
         """Return the same groups, with shares from more precise counts."""
-        shares = _compute_shares(self.groups, _estimate_counts(noisy, total, sigma))
-        return replace(self, group_shares=shares[0], cell_shares=shares[1])
+        counts = _estimate_counts(self.domain, noisy, total, sigma)
+        shares = _compute_shares(self.groups, counts)
+        return replace(self, group_shares=shares[0], cell_shares=shares[1], counts=counts)
 
     def draw_shares(self, counts: np.ndarray, generator: np.random.Generator) -> "ReleasedColumn":
         """Return the same groups, with shares of cells drawn given true counts."""
@@ -302,6 +342,17 @@ class ReleasedColumn:
         return self.groups[cells], cells
 
     def sum_groups(self, noisy: np.ndarray, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return estimated counts of the groups, with standard deviations; few bins are used."""
+        is_used = np.ones(len(noisy))
+        if isinstance(self.domain, BinCells) and sigma > 0:
+            bins = noisy[:-1]
+            noisy = np.append(_estimate_bins(bins, max(bins.sum(), 0.0), sigma), noisy[-1])
+            is_used = noisy != 0  # empty runs add no noise
+        counts = np.bincount(self.groups, noisy, minlength=self.n_groups)
+        n_used = np.bincount(self.groups, is_used, minlength=self.n_groups)
+        return counts, sigma * np.sqrt(np.maximum(n_used, 1.0))
+
+    def add_groups(self, noisy: np.ndarray, sigma: float) -> tuple[np.ndarray, np.ndarray]:
         """Return noisy counts of the groups, with the standard deviations of their noise."""
         counts = np.bincount(self.groups, noisy, minlength=self.n_groups)
         return counts, sigma * np.sqrt(np.bincount(self.groups, minlength=self.n_groups))
@@ -309,19 +360,19 @@ class ReleasedColumn:
     def condition_weights(self, name: Hashable, given: Any) -> np.ndarray:
         """Return the fraction of each cell that meets a condition."""
         weights = self.domain.condition_weights(name, given)
-        if not (weights * self._drawn_shares).any():
+        if not (weights * self._possible_shares).any():
             raise ValueError(f"given for {name!r} leaves nothing to draw")
         return weights
 
     def group_weights(self, weights: np.ndarray) -> np.ndarray:
         """Return the probability that a record of each group meets a condition."""
-        return np.bincount(self.groups, weights * self._drawn_shares, minlength=self.n_groups)
+        return np.bincount(self.groups, weights * self._possible_shares, minlength=self.n_groups)
 
-    def draw(
-        self, codes: np.ndarray, given: Any, weights: Any, generator: np.random.Generator
-    ) -> Any:
-        """Draw a value for each state code, from the cells of its group."""
-        shares = self._drawn_shares if weights is None else weights * self._drawn_shares
+    def draw_cells(
+        self, codes: np.ndarray, weights: Any, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Draw a cell for each state code, from the cells of its group."""
+        shares = self.drawn_shares if weights is None else weights * self._possible_shares
         order = np.argsort(self.groups, kind="stable")
         cumulated = np.cumsum(shares[order])
         ends = np.cumsum(np.bincount(self.groups, minlength=self.n_groups))
@@ -331,17 +382,68 @@ class ReleasedColumn:
         found = np.searchsorted(cumulated, place, side="right")
         # Rounding may leave the group: the last cell of it that has a share is taken then.
         possible = np.maximum.accumulate(np.where(shares[order] > 0, np.arange(len(order)), 0))
-        cells = order[np.minimum(found, possible[ends - 1][codes])]
-        return self.domain.draw(cells, given if weights is not None else None, generator)
+        return order[np.minimum(found, possible[ends - 1][codes])]
 
     @cached_property
-    def _drawn_shares(self) -> np.ndarray:
+    def _possible_shares(self) -> np.ndarray:
+        """Share of each cell within its group, positive for all cells that can be drawn."""
         return np.where(self.can_draw, self.cell_shares, 0.0)
 
+    @cached_property
+    def drawn_shares(self) -> np.ndarray:
+        """Share of each cell within its group without conditions; 0 for empty bins of numbers."""
+        if isinstance(self.domain, CategoryCells):
+            return self._possible_shares
+        counts = np.where(self.can_draw, self.counts, 0.0)
+        sums = np.bincount(self.groups, counts, minlength=self.n_groups)[self.groups]
+        return np.where(sums > 0, counts / np.where(sums > 0, sums, 1.0), self._possible_shares)
 
-def _estimate_counts(noisy: np.ndarray, total: float, sigma: float) -> np.ndarray:
+
+def _estimate_counts(domain: Cells, noisy: np.ndarray, total: float, sigma: float) -> np.ndarray:
     """Return non-negative counts of the given total from noisy ones."""
-    return project_counts(shrink_counts(noisy, total, sigma), total)
+    if isinstance(domain, CategoryCells) or sigma == 0:
+        return project_counts(shrink_counts(noisy, total, sigma), total)
+    missing = min(float(noisy[-1]), total)
+    missing = missing if missing >= _MIN_SIGNAL * sigma else 0.0
+    return np.append(_estimate_bins(noisy[:-1], total - missing, sigma), missing)
+
+
+def _estimate_bins(noisy: np.ndarray, total: float, sigma: float) -> np.ndarray:
+    """Return counts of adjacent bins from noisy ones, with many zeros if bins are empty.
+
+    Runs of bins are halved. A half is empty if its sum does not stand out from the noise and its
+    density is low. Otherwise, the difference of both halves from equal densities is shrunk by the
+    non-negative garrote (Gao 1998).
+    """
+    sums = np.concatenate([[0.0], np.cumsum(noisy)])
+    counts = np.zeros(len(noisy))
+    low_density = _EMPTY_DENSITY * total / len(noisy)
+    runs = [(0, len(noisy), float(total))]
+    while runs:
+        start, stop, count = runs.pop()
+        size = stop - start
+        if size == 1 or count <= 0:
+            counts[start:stop] = count / size
+            continue
+        half = (start + stop) // 2
+        left, right = float(sums[half] - sums[start]), float(sums[stop] - sums[half])
+        sizes = half - start, stop - half
+        stands_out = [
+            each > _EMPTY_DEVIATIONS * sigma * np.sqrt(n)
+            for each, n in zip((left, right), sizes, strict=True)
+        ]
+        part = sizes[0] / size
+        if stands_out == [False, True] and left < low_density * sizes[0]:
+            share = 0.0
+        elif stands_out == [True, False] and right < low_density * sizes[1]:
+            share = 1.0
+        else:
+            excess = left - (left + right) * part
+            variance = sigma**2 * size * part * (1 - part)
+            excess *= max(0.0, 1 - variance / excess**2) if excess else 0.0
+            share = min(max(part + excess / count, 0.0), 1.0)
+        runs += [(start, half, share * count), (half, stop, (1 - share) * count)]
+    return counts
 
 
 def _compute_shares(groups: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -363,23 +465,237 @@ def _group_rare(counts: np.ndarray, min_count: float, max_groups: int) -> np.nda
     return np.where(rare, np.sum(~rare), np.cumsum(~rare) - 1)
 
 
-def _group_adjacent(counts: np.ndarray, min_count: float, max_runs: int) -> np.ndarray:
-    """Return groups of adjacent cells with about equally many records.
+def _cell_weights(centres: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the weights of bins in groups: shares of the records, and of their variance."""
+    total = max(float(counts.sum()), 1e-300)
+    spread = counts * (centres - counts @ centres / total) ** 2
+    spread /= max(float(spread.sum()), 1e-300)
+    return _COUNT_SHARE * counts / total + (1 - _COUNT_SHARE) * spread
 
-    A cell with enough records, such as a value that many share, has its own group. There are
-    at most ``2 * max_runs + 1`` groups.
+
+def _group_adjacent(
+    counts: np.ndarray, weights: np.ndarray, min_count: float, max_runs: int
+) -> np.ndarray:
+    """Return groups of adjacent cells with about equal weights.
+
+    A cell with enough records and weight, such as a value that many share, has its own group.
+    There are at most ``2 * max_runs + 1`` groups.
     """
-    enough = max(counts.sum() / max_runs, min_count)
-    groups = np.empty(len(counts), dtype=np.intp)
-    group, held = 0, 0.0
-    for cell, count in enumerate(counts.tolist()):
-        if count >= enough and held >= min_count:
-            group, held = group + 1, 0.0
-        groups[cell] = group
-        held += count
-        if held >= enough:
-            group, held = group + 1, 0.0
-    # The remaining cells join the last group if they contain too few records.
-    if held < min_count and groups[-1] == group > 0:
-        groups[groups == group] = group - 1
-    return groups
+    alone = (weights * max_runs >= 1) & (counts >= min_count)
+    quantiles = np.floor((np.cumsum(weights) - weights / 2) * max_runs)
+    starts = np.diff(quantiles, prepend=-1) > 0
+    starts |= alone
+    starts[1:] |= alone[:-1]
+    starts[0] = True
+    first = np.flatnonzero(starts)
+    groups = [
+        _Group(int(stop - start), float(count), float(weight), bool(is_alone))
+        for start, stop, count, weight, is_alone in zip(
+            first,
+            np.append(first[1:], len(counts)),
+            np.add.reduceat(counts, first),
+            np.add.reduceat(weights, first),
+            alone[first],
+            strict=True,
+        )
+    ]
+    while (pair := _find_small(groups, min_count, _MIN_GROUP_WEIGHT / max_runs)) is not None:
+        groups[pair : pair + 2] = [groups[pair].join(groups[pair + 1])]
+    return np.repeat(np.arange(len(groups)), [group.size for group in groups])
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Adjacent cells: how many, their count and weight, and whether they must stay alone."""
+
+    size: int
+    count: float
+    weight: float
+    is_alone: bool
+
+    def join(self, other: "_Group") -> "_Group":
+        """Return both groups as one."""
+        return _Group(
+            self.size + other.size, self.count + other.count, self.weight + other.weight, False
+        )
+
+
+def _find_small(groups: Sequence[_Group], min_count: float, min_weight: float) -> int | None:
+    """Return the first position of a group that is too small and the neighbour that it joins."""
+    small = [
+        i
+        for i, group in enumerate(groups)
+        if not group.is_alone and (group.count < min_count or group.weight < min_weight)
+    ]
+    for i in sorted(small, key=lambda i: groups[i].count):
+        near = [j for j in (i - 1, i + 1) if 0 <= j < len(groups)]
+        free = [j for j in near if not groups[j].is_alone]
+        if free or (near and groups[i].count < min_count):
+            return min(i, min(free or near, key=lambda j: groups[j].weight))
+    return None
+
+
+# Moments -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Second moments of columns of numbers and dates, and weights of records that meet them.
+
+    The vector of a record contains its standardised values, 0 for missing ones, and is clipped to
+    a length of 1. Its products of all pairs of entries are a vector of length at most 1 too.
+    """
+
+    values: Mapping[Hashable, np.ndarray]  # scaled value of each cell, by column
+    slopes: np.ndarray | None = None  # of the logarithm of the weight, None for equal weights
+    intercept: float = 0.0
+
+    @classmethod
+    def from_columns(cls, columns: Mapping[Hashable, ReleasedColumn]) -> "Moments":
+        """Standardise the columns by their released counts."""
+        values = {}
+        for name, column in columns.items():
+            if not isinstance(column.domain, BinCells):
+                continue
+            centres = column.domain.centres
+            shares = (column.drawn_shares * column.group_shares[column.groups])[:-1]
+            shares = shares / max(float(shares.sum()), 1e-300)
+            excess = centres - shares @ centres
+            deviation = float(np.sqrt(shares @ excess**2))
+            scaled = excess / deviation if deviation > 0 else np.zeros(len(excess))
+            values[name] = np.append(scaled, 0.0)
+        radius = np.sqrt(_SQUARED_NORM * len(values))
+        return cls({name: each / radius for name, each in values.items()})
+
+    def vectors(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
+        """Return the clipped vector of each record."""
+        vectors = np.column_stack([each[cells[name]] for name, each in self.values.items()])
+        lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+        return vectors / np.maximum(lengths, 1.0)
+
+    def products(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the products of all pairs of entries of each vector, and their squares.
+
+        Products of different entries are multiplied by the root of 2. The scalar product of two
+        results is the square of the scalar product of the vectors, so it is not negative.
+        """
+        first, second = np.triu_indices(vectors.shape[1])
+        scale = np.where(first == second, 1.0, np.sqrt(2.0))
+        return vectors[:, first] * vectors[:, second] * scale
+
+    def _features(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
+        vectors = self.vectors(cells)
+        return np.hstack([vectors, self.products(vectors)])
+
+    def fit(
+        self,
+        columns: Mapping[Hashable, ReleasedColumn],
+        codes: Mapping[Hashable, np.ndarray],
+        released: np.ndarray,
+        sigma: float,
+    ) -> "Moments":
+        """Return weights with which drawn records meet the released mean products.
+
+        `codes` are the states of drawn records, and `sigma` is the standard deviation of the noise.
+        Means stay as drawn. Weights lie between 0 and `_MAX_WEIGHT`, as in the logit method of
+        Deville and Särndal (1992), and their cost grows with the noise. They are post-processing:
+        they depend on the releases and on a fixed seed.
+        """
+        generator = np.random.default_rng(0)
+        features = self._features(
+            {name: columns[name].draw_cells(codes[name], None, generator) for name in self.values}
+        )
+        centre, scale = features.mean(axis=0), features.std(axis=0)
+        scale[scale < 1e-12] = np.inf
+        features = np.column_stack([(features - centre) / scale, np.ones(len(features))])
+        wanted = np.zeros(features.shape[1])
+        n_means = len(self.values)
+        wanted[n_means:-1] = (released - centre[n_means:]) / scale[n_means:]
+        wanted[-1] = 1.0
+        noise = np.zeros(len(wanted))
+        noise[n_means:-1] = (sigma / scale[n_means:]) ** 2
+        # Average square of the errors of the drawn records, without the noise.
+        signal = float(np.mean((wanted**2 - noise)[n_means:-1]))
+        if signal <= 0:
+            return self
+        cost = _NOISE_COST * noise / signal + _MIN_COST
+        cost[-1] = 1e-9
+        solution = _fit_weights(features, wanted, cost)
+        slopes = solution[:-1] / scale
+        return replace(self, slopes=slopes, intercept=float(solution[-1] - slopes @ centre))
+
+    @property
+    def has_weights(self) -> bool:
+        return self.slopes is not None
+
+    def _scores(self, vectors: np.ndarray) -> np.ndarray:
+        """Return the logarithms of weights, as a quadratic form that needs little memory."""
+        assert self.slopes is not None
+        n_columns = vectors.shape[1]
+        first, second = np.triu_indices(n_columns)
+        form = np.zeros((n_columns, n_columns))
+        form[first, second] = np.where(first == second, 1.0, np.sqrt(2.0)) * self.slopes[n_columns:]
+        linear = self.slopes[:n_columns]
+        return np.einsum("ij,ij->i", vectors @ form + linear, vectors) + self.intercept
+
+    def choose(
+        self, cells: Mapping[Hashable, np.ndarray], n_samples: int, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Return positions of drawn records, chosen by their weights in systematic order."""
+        weights = _bounded_weights(self._scores(self.vectors(cells)))
+        cumulated = np.cumsum(weights)
+        places = (np.arange(n_samples) + generator.random()) / max(n_samples, 1) * cumulated[-1]
+        chosen = np.searchsorted(cumulated, places, side="right")
+        return generator.permutation(np.minimum(chosen, len(weights) - 1))
+
+
+def _bounded_weights(scores: np.ndarray) -> np.ndarray:
+    """Return weights between 0 and `_MAX_WEIGHT`, near exp(score) for small scores."""
+    exponents = np.clip(_MAX_WEIGHT / (_MAX_WEIGHT - 1) * scores, -500, 500)
+    return _MAX_WEIGHT / (1 + (_MAX_WEIGHT - 1) * np.exp(-exponents))
+
+
+def _fit_weights(features: np.ndarray, wanted: np.ndarray, cost: np.ndarray) -> np.ndarray:
+    """Return coefficients whose weights give the wanted mean features, by Newton's method."""
+    growth = _MAX_WEIGHT / (_MAX_WEIGHT - 1)
+
+    def loss(solution: np.ndarray) -> tuple[float, np.ndarray]:
+        scores = features @ solution
+        integral = np.logaddexp(np.log(_MAX_WEIGHT - 1), growth * scores) * (_MAX_WEIGHT - 1)
+        value = integral.mean() - solution @ wanted + cost @ solution**2 / 2
+        return float(value), _bounded_weights(scores)
+
+    solution = np.zeros(len(wanted))
+    value, weights = loss(solution)
+    for _ in range(_WEIGHT_STEPS):
+        gradient = weights @ features / len(features) - wanted + cost * solution
+        slope = growth * weights * (1 - weights / _MAX_WEIGHT)
+        curvature = (features * slope[:, np.newaxis]).T @ features / len(features)
+        step = np.linalg.solve(curvature + np.diag(cost), gradient)
+        size, decrease = 1.0, 0.0
+        while size > 1e-4:
+            candidate, new_weights = loss(solution - size * step)
+            decrease = value - candidate
+            if decrease >= 1e-4 * size * float(gradient @ step):
+                solution, value, weights = solution - size * step, candidate, new_weights
+                break
+            size /= 2
+        if decrease < _WEIGHT_TOLERANCE:
+            break
+    return solution
+
+
+def find_allowed(
+    columns: Mapping[Hashable, ReleasedColumn],
+    constraints: Sequence[Constraint],
+    cells: Mapping[Hashable, np.ndarray],
+    drawn: Mapping[Hashable, Any],
+    n_records: int,
+) -> np.ndarray:
+    """Return a mask of the drawn records that satisfy the constraints of a schema."""
+    values: dict[Hashable, np.ndarray] = {}
+    for name in frozenset().union(*(constraint.columns for constraint in constraints)):
+        is_category = isinstance(columns[name].domain, CategoryCells)
+        values[name] = cells[name] if is_category else plain_cells(drawn[name])
+    kinds = {name: column.domain.kind for name, column in columns.items()}
+    return satisfied(constraints, ConstraintCells(kinds, values), n_records)

@@ -2,25 +2,27 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, pairwise
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from .._contributions import column_blocks, count_cells
+from .._contributions import UNWEIGHTED, ColumnBlock, column_blocks, count_cells, sum_vectors
 from .._random import NoiseGenerator
 from .._validation import are_hashable
-from ..base import select_categories
+from ..base import PrivacyReport, select_categories
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
-from ..mechanisms.splitting import noise_for_distances, split_gaussian
+from ..mechanisms.splitting import noise_for_distances, noise_for_share, split_gaussian
 from ..mechanisms.tables import ContributionBound
-from ..numerics.rows import stacks_by_shape
+from ..numerics.rows import row_blocks, stacks_by_shape
 from ..schema import (
     Categories,
+    Dates,
     Kind,
     Names,
     Numbers,
@@ -32,16 +34,23 @@ from ..schema import (
 from ..table_classifier.releases import Releases
 from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
-from .columns import encode_cells
+from .columns import MAX_MOMENT_COLUMNS, Moments, encode_cells
 
 # The constants were chosen on the adult data set.
 # Shares of the budget of column counts, of scores of pairs, and of clique tables.
 _BUDGET_SHARES = (0.25, 0.05, 0.70)
+# Share of the budget of second moments of numbers, if there are any; chosen with the constants of
+# numbers in `columns`.
+_MOMENT_SHARE = 0.1
+# Products of two records have a scalar product of at least 0, before they are rounded to the grid.
+# The bound on their length includes the rounding: docs/theory.md, section 17.1.
+_MOMENT_NORM = 1.001
 # The share of a clique grows with its cells to this power, which minimises the l1 error.
 _CELL_EXPONENT = 2 / 3
 # Tables of this number of blocks of columns are compared with independence at once. It affects only
 # the speed.
 _BLOCKS_AT_ONCE = 64
+_PRODUCTS_AT_ONCE = 2**22  # products of numbers
 
 
 @dataclass(frozen=True)
@@ -211,6 +220,13 @@ def schema_from_parameters(records: Records, states: Mapping, bounds: Mapping) -
     return Schema(columns, missing_values=(), strict=True)
 
 
+def count_numbers(columns: Any) -> int:
+    """Return the number of columns of numbers and dates in a schema, or in `bounds`."""
+    schema = columns if isinstance(columns, Schema) or not columns else Schema(columns)
+    kinds = schema.columns.values() if columns else ()
+    return sum(isinstance(kind, Numbers | Dates) for kind in kinds)
+
+
 def kinds_from_states(states: Mapping, *, missing: bool) -> dict[Hashable, Any]:
     """Return the kinds of columns with public states."""
     kinds, faults = {}, {}
@@ -233,11 +249,53 @@ def _numbers_from_bounds(name: Hashable, bounds: Any) -> Numbers:
         raise ValueError(f"bounds must be a pair (low, high); for {name!r}: {error}") from None
 
 
+class BayesNetReport(PrivacyReport):
+    """Report of a network whose steps are charged as one Gaussian release."""
+
+    _more: ClassVar[tuple[str, ...]] = ()
+
+    def _describe_releases(self) -> str:
+        *selections, gaussian = (mechanism for mechanism, _ in self.mechanisms)
+        steps = ["column counts", "pair scores", "clique tables", *self._more]
+        listed = ", ".join(steps[:-1]) + (", and " if self._more else " and ") + steps[-1]
+        names = "".join(f", and names of states by {mechanism}" for mechanism in selections)
+        return f"{listed} released at the privacy cost of one table by {gaussian}{names}"
+
+
+class MomentsReport(BayesNetReport):
+    """Report of a network with second moments of numbers."""
+
+    _more = ("second moments of numbers",)
+
+
+class TargetReport(BayesNetReport):
+    """Report of a network with an additive model of the target."""
+
+    _more = ("tables and residual sums of the target",)
+
+
+class TargetMomentsReport(BayesNetReport):
+    """Report of a network with both."""
+
+    _more = (*MomentsReport._more, *TargetReport._more)
+
+
+def _check_cost(whole: GaussianMechanism, parts: Sequence[tuple[GaussianMechanism, float]]) -> None:
+    """Check, without rounding, that releases of vectors of these norms cost at most one table."""
+    if whole.is_exact:
+        return
+    costs = [(Fraction(norm) / Fraction(part.sigma)) ** 2 for part, norm in parts]
+    # Not an assert statement, which `python -O` removes.
+    if sum(costs) * Fraction(whole.sigma) ** 2 > 1:
+        raise AssertionError("steps were about to use more than the whole budget")
+
+
 class ReleaseSchedule:
     """Releases of a fit, one after the other, as parts of one that is charged before.
 
     The Gaussian release `whole` is divided over all steps; `selections` select the states of
-    unlisted columns. A clique has at most `max_cells` cells. A model of the target gets
+    unlisted columns. A clique has at most `max_cells` cells. Second moments are released if there
+    are several columns of numbers, `n_numbers`, but not too many. A model of the target gets
     `target_share`.
     """
 
@@ -247,14 +305,25 @@ class ReleaseSchedule:
         selections: Sequence[SelectionMechanism],
         n_columns: int,
         max_cells: int,
+        n_numbers: int = 0,
         target_share: float = 0.0,
     ):
-        network = whole
+        has_moments = 2 <= n_numbers <= MAX_MOMENT_COLUMNS
+        moment_share = _MOMENT_SHARE if has_moments else 0.0
+        network_share = 1 - moment_share - target_share
+        network = noise_for_share(whole, network_share)
+        self._moments: GaussianMechanism | None = None
+        if has_moments:
+            self._moments = noise_for_share(whole, moment_share, _MOMENT_NORM)
         #: Releases of the model of the target; None if it gets no share.
         self.target: Releases | None = None
         if target_share > 0:
-            network, part = split_gaussian(whole, [1 - target_share, target_share])
+            part = noise_for_share(whole, target_share)
             self.target = Releases(part, ContributionBound(), n_columns - 1)
+        parts = [(network, 1.0)]
+        parts += [(self._moments, _MOMENT_NORM)] if self._moments is not None else []
+        parts += [(self.target.whole, 1.0)] if self.target is not None else []
+        _check_cost(whole, parts)
         columns, pairs, self._cliques = split_gaussian(network, _BUDGET_SHARES)
         self._column = split_gaussian(columns, [1.0] * n_columns)[0]
         self._pair = noise_for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
@@ -270,7 +339,8 @@ class ReleaseSchedule:
         smallest = np.sqrt(1 + 2 * n_columns * max_cells**_CELL_EXPONENT)
         largest_noise = replace(self._cliques, sigma=self._cliques.sigma * smallest)
         # Noise that cannot be drawn raises an error before the charge.
-        for mechanism in (whole, *selections, self._column, self._pair, largest_noise):
+        moments = () if self._moments is None else (self._moments,)
+        for mechanism in (whole, *selections, self._column, self._pair, largest_noise, *moments):
             mechanism.check_table(np.zeros(1))
 
     def start(self, generator: NoiseGenerator | None) -> None:
@@ -306,6 +376,31 @@ class ReleaseSchedule:
     def release_distances(self, distances: np.ndarray) -> np.ndarray:
         """Release the distance of each pair of columns from independence."""
         return self._add_noise(self._pair, distances)
+
+    @property
+    def report_class(self) -> type[BayesNetReport]:
+        """Report that names the steps that are released."""
+        if self._moments is None:
+            return BayesNetReport if self.target is None else TargetReport
+        return MomentsReport if self.target is None else TargetMomentsReport
+
+    @property
+    def moment_sigma(self) -> float | None:
+        """Standard deviation of the noise of sums of products; None if there are none."""
+        return None if self._moments is None else self._moments.sigma
+
+    def release_moments(self, moments: Moments, cells: Codes) -> np.ndarray:
+        """Release the sums of the products of all records."""
+        assert self._moments is not None
+        n_records, n_columns = len(next(iter(cells.values()))), len(moments.values)
+        n_products = n_columns * (n_columns + 1) // 2
+        products = (
+            (rows, moments.products(moments.vectors({n: cells[n][rows] for n in moments.values})))
+            for rows in row_blocks(n_records, n_products, _PRODUCTS_AT_ONCE)
+        )
+        one_state = ColumnBlock(0, [1], np.zeros(n_records, dtype=np.uint8))
+        sums = sum_vectors(products, n_products, [one_state], 1.0, UNWEIGHTED)[0]
+        return self._add_noise(self._moments, sums)
 
     def release_cliques(
         self, cliques: Mapping[Clique, np.ndarray], columns: Mapping[Hashable, np.ndarray]

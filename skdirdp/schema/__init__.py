@@ -5,19 +5,24 @@ declarations and the dtype of its container alone.
 """
 
 from .arrays import (
+    NO_PERSON,
     Records,
     as_labels,
     as_numbers,
     as_records,
     as_table,
     column_names,
+    convert_ids,
+    declared_labels,
     is_row,
     label_codes,
     label_numbers,
+    labels_or_none,
     list_cells,
     may_hold_nulls,
     missing_cells,
     plain_values,
+    read_labels,
     record_wise,
     to_common_dtype,
     without_dictionaries,
@@ -46,16 +51,20 @@ from .columns import (
     factorise,
     has_float_dtype,
 )
-from .files import to_toml
-from .keys import NO_PERSON, convert_ids
-from .kinds import MISSING_STATE, Categories, Dates, Kind, Names, Numbers, raise_faults
-from .schema import (
-    Schema,
-    SchemaEncoder,
-    declared_labels,
-    labels_or_none,
-    read_labels,
+from .constraints import Cells, Constraint, plain_cells, satisfied
+from .files import text_column, to_toml
+from .kinds import (
+    MISSING_STATE,
+    Categories,
+    Dates,
+    Ignored,
+    Key,
+    Kind,
+    Names,
+    Numbers,
+    raise_faults,
 )
+from .schema import Schema, SchemaEncoder
 from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
@@ -70,8 +79,12 @@ __all__ = [
     "OUTSIDE",
     "UNKNOWN",
     "Categories",
+    "Cells",
+    "Constraint",
     "Dates",
     "FineGrid",
+    "Ignored",
+    "Key",
     "Kind",
     "Names",
     "Numbers",
@@ -105,6 +118,7 @@ __all__ = [
     "may_hold_nulls",
     "missing_cells",
     "narwhals_to_pandas",
+    "plain_cells",
     "plain_value",
     "plain_values",
     "quantile_borders",
@@ -113,8 +127,10 @@ __all__ = [
     "rebuild",
     "record_wise",
     "resolution",
+    "satisfied",
     "sort_values",
     "table_blocks",
+    "text_column",
     "text_objects",
     "to_common_dtype",
     "to_toml",

@@ -1,20 +1,25 @@
-"""Labels and tables of numbers as arrays, converted cell by cell.
+"""Labels, person ids and tables of numbers as arrays, converted cell by cell.
 
 `np.asarray` chooses one dtype for a whole list, so one record would determine how all others are
 represented. Containers with a dtype keep it; cells of other containers are converted one by one.
 """
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from numbers import Integral
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 
-from .._messages import errors_without_data
+from .._messages import describe, errors_without_data
+from .kinds import Categories
 from .values import only_types, plain_value
 
 # Kinds of numpy dtypes whose cells are compared without conversion to objects.
@@ -376,3 +381,138 @@ def _check_distinct(what: str, names: Sequence[Hashable]) -> None:
         raise TypeError(f"{what} must have column names that can be hashed; some cannot") from None
     if n_distinct < len(names):
         raise ValueError(f"{what} must have distinct column names; some are duplicates")
+
+
+def declared_labels(schema: Any, name: Hashable) -> np.ndarray:
+    """Return the values of a column of categories as classes of numbers, strings or objects."""
+    kind = schema.columns.get(name)
+    if not isinstance(kind, Categories) or not kind.states:
+        raise ValueError(
+            f"y must be a column with declared categories; {name!r} is not one. List its values in "
+            "the schema"
+        )
+    return to_common_dtype("classes", as_labels(object_array(kind.states)))
+
+
+def read_labels(schema: Any, name: Hashable, values: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the declared label of each cell, and a mask of the cells that have one.
+
+    A cell without a label has the first one. The mask is None if the column declares that there
+    are no missing values.
+    """
+    known = declared_labels(schema, name)
+    codes = schema.encode_column(name, values)
+    labelled = codes < len(known)
+    return known[np.where(labelled, codes, 0)], labelled if schema[name].missing else None
+
+
+def labels_or_none(schema: Any, name: Hashable, values: Any) -> np.ndarray:
+    """Return the declared label of each cell, None for a cell without one."""
+    labels, labelled = read_labels(schema, name, values)
+    if labelled is None:
+        return labels
+    labels = labels.astype(object)
+    labels[~labelled] = None
+    return labels
+
+
+# Person ids -------------------------------------------------------------------------------
+
+# Ids are whole numbers, strings or UUIDs. The number 12, the float 12.0 and the string "12" are the
+# same id; "012" is another id. In `groups`, other objects and floats that may be rounded raise an
+# error. In the key column of a schema, records with such cells belong to no person, and are not
+# counted.
+
+# Longer strings are not converted to numbers.
+_LONGEST_NUMBER = 1000
+_WANTED = "groups must contain whole numbers or strings, an id for each row"
+
+
+class _Marker(Enum):
+    NO_PERSON = "no person"
+
+
+#: Id of records that belong to no person.
+NO_PERSON = _Marker.NO_PERSON
+
+
+def key_ids(name: Hashable, values: Any, missing_values: frozenset = frozenset()) -> np.ndarray:
+    """Return the id of each cell of a key column, or `NO_PERSON`."""
+    absent = {_key_id(value, set()) for value in missing_values}
+    with errors_without_data(**{f"column {name!r} of X": values}):
+        return object_array(_key_id(cell, absent) for cell in list_cells(values))
+
+
+def _key_id(cell: Any, absent: Set[Any]) -> Any:
+    try:
+        person_id = _id(cell)
+        return NO_PERSON if person_id in absent else person_id
+    except Exception:  # not an id; methods of a record may raise anything
+        return NO_PERSON
+
+
+def convert_ids(groups: Any) -> np.ndarray | list:
+    """Return the ids as an array of integers, or as a list of Python integers and strings."""
+    if sparse.issparse(groups) or isinstance(groups, (str, bytes, Mapping, Set, Iterator)):
+        raise TypeError(f"{_WANTED}; got {describe(groups)}")
+    if len(getattr(groups, "shape", ())) > 1:  # iterating over a frame gives column names
+        raise ValueError(f"{_WANTED}; got {describe(groups)}")
+    if np.ma.is_masked(groups):
+        raise ValueError(f"{_WANTED}; some are missing")
+    if isinstance(getattr(groups, "dtype", None), np.dtype):
+        groups = np.asarray(groups)
+    else:  # numpy would choose one dtype from all ids
+        groups = list_cells(groups)
+        if not isinstance(groups, Iterable):
+            raise TypeError(f"{_WANTED}; got {describe(groups)}")
+    if isinstance(groups, np.ndarray):
+        if groups.ndim != 1:
+            raise ValueError(f"{_WANTED}; got {describe(groups)}")
+        if groups.dtype.kind in "iu":
+            return groups
+        if groups.dtype.kind not in "fOUT":
+            raise TypeError(f"{_WANTED}; got dtype {groups.dtype.name}")
+    return [_id(value) for value in groups]
+
+
+def _id(value: Any) -> Any:
+    """Return an id as an integer or a string; equal results mean the same person."""
+    if value is NO_PERSON:
+        return value
+    if isinstance(value, str):
+        return _id_from_text(str.__str__(value))
+    if isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{_WANTED}; got truth values")
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return _id_from_float(value)
+    if isinstance(value, Decimal):
+        if value.is_finite() and value.adjusted() < _LONGEST_NUMBER and value == int(value):
+            return int(value)
+        raise ValueError(f"{_WANTED}; some are missing or not whole")
+    if isinstance(value, UUID):
+        return str(value)
+    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+        raise ValueError(f"{_WANTED}; some are missing")
+    raise TypeError(f"{_WANTED}; got one of type {type(value).__name__}")
+
+
+def _id_from_float(value: Any) -> int:
+    """Return a float as an integer, if all whole numbers up to it are floats of its type."""
+    if value != value:
+        raise ValueError(f"{_WANTED}; some are missing")
+    whole, kind = float(value), type(value)
+    digits = np.finfo(kind).nmant + 1 if issubclass(kind, np.floating) else 53
+    if abs(whole) < 2.0 ** min(digits, 53) and int(whole) == value:
+        return int(whole)
+    raise ValueError(f"{_WANTED}; some are not whole, or too large to be exact floats")
+
+
+def _id_from_text(text: str) -> int | str:
+    """Return the number that a string spells, or the string."""
+    # The same id may be a number in one batch and a string in another batch with other strings.
+    if len(text) <= _LONGEST_NUMBER and text.isascii() and text.removeprefix("-").isdecimal():
+        number = int(text)
+        return number if str(number) == text else text  # "007" is not a number
+    return text

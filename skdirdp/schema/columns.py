@@ -6,11 +6,12 @@ integers with missing values, choose one type from all cells.
 """
 
 import re
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -524,3 +525,30 @@ def _numbered_cells(
         if len(numbers) > len(distinct):
             distinct.append(value)
     return np.array(codes, dtype=np.intp), distinct
+
+
+def finest_resolution(bounds: Sequence[Any]) -> str:
+    """Return "day" for dates, and "second" for times."""
+    is_date = all(
+        len(bound) <= 10 if isinstance(bound, str) else not isinstance(bound, datetime)
+        for bound in bounds
+    )
+    return "day" if is_date else "second"
+
+
+def short_time(time: datetime) -> str:
+    """Return a time as an ISO 8601 string, without hours at midnight."""
+    return time.isoformat().removesuffix("T00:00:00")
+
+
+def join_blocks(blocks: Iterator[np.ndarray], n_rows: int) -> np.ndarray:
+    """Return all blocks as one array, without holding them at the same time."""
+    first = next(blocks)
+    if len(first) == n_rows:
+        return first
+    joined = np.empty(n_rows, dtype=first.dtype)
+    start = 0
+    for block in chain([first], blocks):
+        joined[start : start + len(block)] = block
+        start += len(block)
+    return joined

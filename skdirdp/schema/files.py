@@ -33,11 +33,12 @@ from .kinds import (
     Names,
     Numbers,
     raise_faults,
+    short_time,
 )
 
 _BLOCK_ROWS = 10_000  # rows of a file that are encoded at once
 _LONGEST_FIELD = 2**31 - 1  # characters; the largest limit on all platforms
-_PARTS = ("person", "max_rows", "missing_values", "strict", "columns")
+_PARTS = ("person", "max_rows", "missing_values", "strict", "constraints", "columns")
 _DECLARATIONS = (
     "one of categories = [...], numbers = [low, high], dates = [low, high], names = true, "
     "key = true and ignore = true"
@@ -62,6 +63,7 @@ _DRAFT = """\
 # person = "..."        # person key, if a person may have several rows
 # max_rows = 1          # largest number of rows of a person that are counted
 missing_values = [""]   # strings that mean a missing value
+# constraints = ["start <= end"]   # hold in every synthetic record
 
 [columns]
 """
@@ -77,6 +79,8 @@ def to_toml(schema: Any) -> str:
         parts = {"person": schema.person, "max_rows": schema.max_rows, **parts}
     if schema.strict:
         parts["strict"] = True
+    if schema.constraints:
+        parts["constraints"] = list(schema.constraints)
     lines, faults = [], {}
     for part, value in parts.items():
         try:
@@ -107,6 +111,19 @@ def _entries(kind: Kind) -> dict[str, Any]:
             bound.date() if bound.time() == time() else bound for bound in (kind.low, kind.high)
         ]
     return {kind.title: domain, **kind.arguments()}
+
+
+def declaration(kind: Kind) -> str:
+    """Return a kind as the expression that declares it."""
+    options = [f"{name}={value!r}" for name, value in kind.arguments().items()]
+    given: list[str] = []
+    if isinstance(kind, Categories):
+        given = [repr(list(kind.values))]
+    elif isinstance(kind, Numbers):
+        given = [repr(kind.low), repr(kind.high)]
+    elif isinstance(kind, Dates):
+        given = [repr(short_time(kind.low)), repr(short_time(kind.high))]
+    return f"Schema.{kind.title}({', '.join([*given, *options])})"
 
 
 def _toml(value: Any) -> str:
@@ -170,6 +187,8 @@ def read_toml(path: Any) -> dict[str, Any]:
         raise ValueError(f"{path}: person must be a string, the name of a column")
     if not isinstance(given.get("missing_values", []), list):
         raise ValueError(f"{path}: missing_values must be a list")
+    if not isinstance(given.get("constraints", []), list):
+        raise ValueError(f"{path}: constraints must be a list of strings")
     if not isinstance(given.get("strict", False), bool):
         raise ValueError(f"{path}: strict must be true or false")
     kinds = {}
@@ -187,7 +206,7 @@ _OPTIONS = {
     "numbers": {"whole", "bins", "missing"},
     "dates": {"resolution", "format", "bins", "missing"},
     "names": {"missing"},
-    "key": set(),
+    "key": {"form"},
     "ignore": set(),
 }
 
@@ -211,7 +230,9 @@ def _kind_from_entries(entries: Any) -> Kind:
         return kind.from_bounds(*domain, **options)
     if domain is not True:
         raise ValueError(f"{title} must be true")
-    return {"names": Names, "key": Key, "ignore": Ignored}[title](**options)
+    if title == "key":
+        return Key.from_form(**options)
+    return {"names": Names, "ignore": Ignored}[title](**options)
 
 
 def _check_options(title: str, entries: dict[str, Any]) -> dict[str, Any]:

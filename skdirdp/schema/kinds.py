@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, ClassVar, TypeVar
 
@@ -27,9 +27,12 @@ from .columns import (
     column_times,
     distinct_cells,
     factorise,
+    finest_resolution,
+    join_blocks,
     numbers_among,
     parse_number,
     parse_time,
+    short_time,
     times_among,
 )
 from .values import UNKNOWN, rebuild, sort_values
@@ -38,6 +41,8 @@ from .values import UNKNOWN, rebuild, sort_values
 MISSING_STATE = "(missing)"
 #: Number of bins of a column of numbers or dates, as in DirichletHistogramTransformer.
 DEFAULT_BINS = 10
+#: Format of the keys of synthetic records.
+DEFAULT_FORM = "synthetic-{}"
 # Whole numbers up to here are floats.
 _LARGEST_WHOLE = 2**53
 #: Units of numpy by resolution of dates.
@@ -94,8 +99,8 @@ class Kind:
         """
         if rows is None:
             blocks = self.encode_blocks(name, values, missing_values=missing_values, strict=strict)
-            return _join(blocks, len(values))
-        codes = _join(self._raw_blocks(name, values, missing_values), len(values))[rows]
+            return join_blocks(blocks, len(values))
+        codes = join_blocks(self._raw_blocks(name, values, missing_values), len(values))[rows]
         return self._checked_codes(name, codes, strict)
 
     def encode_blocks(
@@ -439,19 +444,6 @@ class _Ordered(Kind):
         return ({} if bins is None else {"bins": bins}) | super().arguments()
 
 
-def _join(blocks: Iterator[np.ndarray], n_rows: int) -> np.ndarray:
-    """Return all blocks as one array, without holding them at the same time."""
-    first = next(blocks)
-    if len(first) == n_rows:
-        return first
-    joined = np.empty(n_rows, dtype=first.dtype)
-    start = 0
-    for block in chain([first], blocks):
-        joined[start : start + len(block)] = block
-        start += len(block)
-    return joined
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
@@ -724,11 +716,32 @@ class Names(Kind):
 class Key(Kind):
     """Identifiers, which are never counted."""
 
+    form: str = DEFAULT_FORM
+
     title = "key"
     is_counted = False
 
+    @classmethod
+    def from_form(cls, form: str = DEFAULT_FORM) -> "Key":
+        """Check the format of the keys of synthetic records."""
+        try:
+            if not isinstance(form, str) or len({form.format(n) for n in (1, 2, 10, 10**6)}) < 4:
+                raise ValueError
+        except (ValueError, LookupError, AttributeError, TypeError):
+            raise ValueError(
+                "form must be a string with one field for a number, such as 'P{:06d}'"
+            ) from None
+        return cls(form)
+
+    def draw(self, n_records: int) -> list[str | None]:
+        """Return new keys, which are unique and do not depend on any data."""
+        return [self.form.format(number) for number in range(1, n_records + 1)]
+
     def describe(self) -> str:
         return "identifiers, not counted"
+
+    def arguments(self) -> dict[str, Any]:
+        return {} if self.form == DEFAULT_FORM else {"form": self.form}
 
 
 @dataclass(frozen=True)
@@ -752,7 +765,7 @@ def as_kind(declared: Any) -> Kind:
         if len(declared) == 2 and all(map(_is_number, declared)):
             return Numbers.from_bounds(*declared)
         if len(declared) == 2 and all(isinstance(bound, str | date) for bound in declared):
-            return Dates.from_bounds(*declared, resolution=_finest_resolution(declared))
+            return Dates.from_bounds(*declared, resolution=finest_resolution(declared))
         raise ValueError("a pair must contain two numbers or two dates; use a list for categories")
     if isinstance(declared, str | bytes | dict) or not isinstance(declared, Iterable):
         raise ValueError(
@@ -767,20 +780,6 @@ def raise_faults(what: str, faults: Mapping[Any, str]) -> None:
     if faults:
         listed = ";".join(f"\n  {name!r}: {fault}" for name, fault in faults.items())
         raise ValueError(f"{what}:{listed}")
-
-
-def _finest_resolution(bounds: Sequence[Any]) -> str:
-    """Return "day" for dates, and "second" for times."""
-    is_date = all(
-        len(bound) <= 10 if isinstance(bound, str) else not isinstance(bound, datetime)
-        for bound in bounds
-    )
-    return "day" if is_date else "second"
-
-
-def short_time(time: datetime) -> str:
-    """Return a time as an ISO 8601 string, without hours at midnight."""
-    return time.isoformat().removesuffix("T00:00:00")
 
 
 def _check_time(bound: Any, format: str | None) -> datetime:

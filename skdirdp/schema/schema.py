@@ -1,6 +1,6 @@
 """Public description of the columns of a table."""
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from html import escape
 from numbers import Integral
 from os import PathLike
@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._messages import errors_without_data, warn
 from . import files
-from .arrays import Records, as_labels, as_records, object_array, to_common_dtype
+from .arrays import Records, as_records, key_ids
 from .blocks import check_row_order, collect_columns, empty_table, is_in_memory, table_blocks
-from .keys import key_ids
+from .constraints import Cells, Constraint, parse_constraints, plain_cells, satisfied
 from .kinds import (
+    DEFAULT_FORM,
     Categories,
     Dates,
     Ignored,
@@ -27,9 +28,8 @@ from .kinds import (
     Numbers,
     as_kind,
     raise_faults,
-    short_time,
 )
-from .values import UNKNOWN, rebuild
+from .values import check_missing_values
 
 
 class Schema:
@@ -66,6 +66,10 @@ class Schema:
         If False, a cell that does not fit its column is "other" or missing, for that record alone.
         If True, it raises an error that names the column. Such an error is itself an output that
         depends on one record, and the privacy guarantee does not cover it.
+    constraints : list of str, default=()
+        Comparisons between columns and values that hold in every record, such as "start <= end" or
+        "decile <= 3 implies score == 'Low'". `PrivateBayesNet.sample` draws only records that
+        satisfy them. A comparison with a missing value is never violated.
 
     Examples
     --------
@@ -86,9 +90,10 @@ class Schema:
     ['age', 'sex', 'admitted']
     """
 
-    __slots__ = ("_columns", "max_rows", "missing_values", "person", "strict")
+    __slots__ = ("_columns", "_constraints", "max_rows", "missing_values", "person", "strict")
 
     _columns: dict[Hashable, Kind]
+    _constraints: tuple[Constraint, ...]
     person: Hashable | None
     max_rows: int
     missing_values: tuple[Any, ...]
@@ -102,16 +107,18 @@ class Schema:
         max_rows: int = 1,
         missing_values: Sequence[Any] = ("",),
         strict: bool = False,
+        constraints: Sequence[str] = (),
     ):
         if not isinstance(columns, Mapping) or not columns:
             raise ValueError("columns must be a dict with a declaration of each column")
-        absent = _check_missing_values(missing_values)
+        absent = check_missing_values(missing_values)
         kinds = _check_columns(columns, person, absent)
         if isinstance(max_rows, bool) or not isinstance(max_rows, Integral) or max_rows < 1:
             raise ValueError(f"max_rows must be a whole number of at least 1; got {max_rows!r}")
         if person is None and max_rows != 1:
             raise ValueError(f"max_rows={max_rows} needs person, the name of the person key")
-        fields = (kinds, int(max_rows), tuple(absent), person, bool(strict))
+        parsed = parse_constraints(constraints, kinds)
+        fields = (kinds, parsed, int(max_rows), tuple(absent), person, bool(strict))
         for field, value in zip(self.__slots__, fields, strict=True):
             object.__setattr__(self, field, value)
         for name, kind in kinds.items():
@@ -223,14 +230,19 @@ class Schema:
         return Names(missing=bool(missing))
 
     @staticmethod
-    def key() -> Kind:
+    def key(*, form: str = DEFAULT_FORM) -> Kind:
         """Declare a column of identifiers, which are never counted.
+
+        Parameters
+        ----------
+        form : str, default="synthetic-{}"
+            Format of the keys of synthetic records, which are numbered from 1, such as "P{:06d}".
 
         Returns
         -------
         Kind
         """
-        return Key()
+        return Key.from_form(form)
 
     @staticmethod
     def ignore() -> Kind:
@@ -254,6 +266,11 @@ class Schema:
         """Columns whose values are counted."""
         return [name for name, kind in self._columns.items() if kind.is_counted]
 
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Constraints that hold in every record."""
+        return tuple(each.text for each in self._constraints)
+
     def __getitem__(self, name: Hashable) -> Kind:
         return self._columns[name]
 
@@ -269,6 +286,8 @@ class Schema:
     def select(self, *columns: Any) -> "Schema":
         """Return a schema of some columns, in the given order, and of the person key.
 
+        Constraints on other columns are left out.
+
         Parameters
         ----------
         *columns : columns, or one list of columns
@@ -282,7 +301,9 @@ class Schema:
         raise_faults("columns must be columns of the schema", unknown)
         if self.person is not None and self.person not in names:
             names.append(self.person)
-        return self.replace(columns={name: self._columns[name] for name in names})
+        kept = [each.text for each in self._constraints if each.columns <= set(names)]
+        columns_ = {name: self._columns[name] for name in names}
+        return self.replace(columns=columns_, constraints=kept)
 
     def replace(self, **changes: Any) -> "Schema":
         """Return a schema with other parameters.
@@ -299,8 +320,8 @@ class Schema:
         return Schema(**{**self._parameters(), **changes})
 
     def _parameters(self) -> dict[str, Any]:
-        others = {field: getattr(self, field) for field in self.__slots__[1:]}
-        return {"columns": self._columns, **others}
+        others = {field: getattr(self, field) for field in self.__slots__[2:]}
+        return {"columns": self._columns, "constraints": self.constraints, **others}
 
     # Records ------------------------------------------------------------------------------
 
@@ -416,6 +437,27 @@ class Schema:
         return pd.DataFrame(
             {name: self[name].decode(codes[name].to_numpy()) for name in codes.columns}
         )
+
+    def satisfies(self, table: Any) -> np.ndarray:
+        """Return a mask of the records that violate no constraint.
+
+        Parameters
+        ----------
+        table : table in memory
+            Cells are encoded as by `encode`.
+
+        Returns
+        -------
+        ndarray of bool
+        """
+        records = self.records(table, optional=True)
+        needed = frozenset().union(*(each.columns for each in self._constraints))
+        values: dict[Hashable, np.ndarray] = {}
+        for name in needed:
+            codes, kind = self.encode_column(name, records.columns[name]), self[name]
+            is_code = isinstance(kind, Categories)
+            values[name] = codes if is_code else plain_cells(kind.decode(codes))
+        return satisfied(self._constraints, Cells(self.columns, values), records.n_records)
 
     def encoder(self) -> "SchemaEncoder":
         """Return a transformer that encodes the columns as categories, and learns nothing.
@@ -560,8 +602,16 @@ class Schema:
         return _rebuild, (self._parameters(),)
 
     def __repr__(self) -> str:
-        lines = [f"    {name!r}: {declaration(kind)},\n" for name, kind in self._columns.items()]
-        others = {"person": None, "max_rows": 1, "missing_values": ("",), "strict": False}
+        lines = [
+            f"    {name!r}: {files.declaration(kind)},\n" for name, kind in self._columns.items()
+        ]
+        others = {
+            "person": None,
+            "max_rows": 1,
+            "missing_values": ("",),
+            "strict": False,
+            "constraints": (),
+        }
         given = [
             f", {field}={getattr(self, field)!r}"
             for field, default in others.items()
@@ -607,66 +657,8 @@ def _check_columns(
     return kinds
 
 
-def _check_missing_values(values: Any) -> dict[Hashable, None]:
-    """Return the distinct values that mean a missing value, without None, NaN and NaT."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise TypeError(f"missing_values must be a list of values; got {type(values).__name__}")
-    plain = [rebuild(value) for value in values]
-    if any(value is UNKNOWN for value in plain):
-        raise TypeError("missing_values must contain strings, numbers, dates or other plain values")
-    return dict.fromkeys(value for value in plain if value is not np.nan)
-
-
 def _rebuild(parameters: dict[str, Any]) -> Schema:
     return Schema(**parameters)
-
-
-def declared_labels(schema: Schema, name: Hashable) -> np.ndarray:
-    """Return the values of a column of categories as classes of numbers, strings or objects."""
-    kind = schema.columns.get(name)
-    if not isinstance(kind, Categories) or not kind.states:
-        raise ValueError(
-            f"y must be a column with declared categories; {name!r} is not one. List its values in "
-            "the schema"
-        )
-    return to_common_dtype("classes", as_labels(object_array(kind.states)))
-
-
-def read_labels(
-    schema: Schema, name: Hashable, values: Any
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return the declared label of each cell, and a mask of the cells that have one.
-
-    A cell without a label has the first one. The mask is None if the column declares that there
-    are no missing values.
-    """
-    known = declared_labels(schema, name)
-    codes = schema.encode_column(name, values)
-    labelled = codes < len(known)
-    return known[np.where(labelled, codes, 0)], labelled if schema[name].missing else None
-
-
-def labels_or_none(schema: Schema, name: Hashable, values: Any) -> np.ndarray:
-    """Return the declared label of each cell, None for a cell without one."""
-    labels, labelled = read_labels(schema, name, values)
-    if labelled is None:
-        return labels
-    labels = labels.astype(object)
-    labels[~labelled] = None
-    return labels
-
-
-def declaration(kind: Kind) -> str:
-    """Return a kind as the expression that declares it."""
-    options = [f"{name}={value!r}" for name, value in kind.arguments().items()]
-    given: list[str] = []
-    if isinstance(kind, Categories):
-        given = [repr(list(kind.values))]
-    elif isinstance(kind, Numbers):
-        given = [repr(kind.low), repr(kind.high)]
-    elif isinstance(kind, Dates):
-        given = [repr(short_time(kind.low)), repr(short_time(kind.high))]
-    return f"Schema.{kind.title}({', '.join([*given, *options])})"
 
 
 class SchemaEncoder(TransformerMixin, BaseEstimator):

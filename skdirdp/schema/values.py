@@ -4,7 +4,7 @@ A published name must not be an object of a record: an instance of a subclass ma
 data, and which of several equal objects is kept would reveal which record came first.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -204,3 +204,13 @@ def sort_values(names: Iterable[Any]) -> list[Any]:
         return sorted(distinct)
     except Exception:  # some cannot be compared with others
         return distinct
+
+
+def check_missing_values(values: Any) -> dict[Hashable, None]:
+    """Return the distinct values that mean a missing value, without None, NaN and NaT."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise TypeError(f"missing_values must be a list of values; got {type(values).__name__}")
+    plain = [rebuild(value) for value in values]
+    if any(value is UNKNOWN for value in plain):
+        raise TypeError("missing_values must contain strings, numbers, dates or other plain values")
+    return dict.fromkeys(value for value in plain if value is not np.nan)

@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.experiment import Settings
 from benchmarks.experiments.synthesis import DELTA, OURS, Synthesis, load, margin_distance
+from benchmarks.experiments.synthesis_numbers import compare
 from benchmarks.experiments.synthesis_target import (
     NAIVE_BAYES,
     NETWORK,
@@ -42,6 +43,18 @@ def test_sizes_are_measured(quick):
     results = quick("synthesis-size")
     assert (results["seconds"] > 0).all()
     assert results["MiB"].between(50, 4096).all()
+
+
+def test_numbers_are_compared_by_correlations_and_deviations(quick):
+    results = quick("synthesis-numbers")
+    assert results["worst_correlation"].between(0, 0.5).all()
+    assert (results["mean_correlation"] <= results["worst_correlation"]).all()
+    assert results["margins_given"].between(0, 0.5).all()
+    real = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "b": [0.0, 2.0, 4.0, 6.0]})
+    found = compare(real, pd.DataFrame({"a": real["a"] * 2, "b": -real["b"]}))
+    assert found["worst_correlation"] == pytest.approx(2.0)
+    assert found["worst_deviation"] == pytest.approx(1.0)
+    assert found["worst_column"] == "a"
 
 
 def test_verdicts_are_about_runs_that_ended():
