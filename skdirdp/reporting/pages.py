@@ -43,6 +43,18 @@ _NEVER_COVERED = (
     "A legal conclusion. Whether a publication is anonymous in the sense of a law is for a "
     "lawyer to judge.",
 )
+_QUALITY_TEXT = (
+    "An error is the share of records that would have to change to turn one distribution into the "
+    "other (the total variation distance). Expected errors are those of the noise alone, before "
+    "post-processing, which usually reduces them; no records are needed for them. Measured errors "
+    "are distances from the records, with noise of the given standard deviation; they include what "
+    "the network does not represent, and may be negative by chance."
+)
+_NO_TABLE_TEXT = (
+    "A dash: no released table has all these columns, so the network assumes independence given "
+    "others, and the error is not known from the noise."
+)
+_MOST_ERRORS = 20  # margins of several columns on the page
 # A page of more figures takes browsers seconds to show.
 _MOST_TABLES = 40
 #: False-positive rates and prior probabilities of the tables about attacks.
@@ -319,6 +331,95 @@ def crosstab_page(
         note = f"The page shows {_MOST_TABLES} of {len(tables)} tables; all are in CSV files."
         parts.insert(2, tag("p", note, class_="soft"))
     return page("Private tables", [*parts, not_covered(exceptions_to(report.not_covered))])
+
+
+def quality_page(quality: Any) -> str:
+    """Return the page of a `QualityReport`."""
+    privacy, measured = quality.privacy, quality.measured_privacy
+    if quality.warnings:
+        found = [tag("li", tag("span", text, class_="warn")) for text in quality.warnings]
+        warned = tag("ul", *found)
+    else:
+        warned = tag("p", "None.")
+    summary, errors = quality.summary, quality.errors
+    sources = ["expected"] if measured is None else ["expected", "measured", "noise"]
+    answers = [("records", f"{quality.n_records:,.0f}")]
+    if privacy is not None:
+        answers.append(("ε of the release", number(privacy.epsilon)))
+    if measured is not None:
+        answers.append(("ε of the measured errors", number(measured.epsilon)))
+    answers += [
+        ("noise of a column's counts, σ", f"{quality.sigma['columns']:,.1f}"),
+        ("noise of a table's counts, σ", f"{quality.sigma['cliques']:,.1f}"),
+    ]
+    names = ["columns", "margins", "in a table", "expected", "largest"]
+    if measured is not None:
+        names += ["measured", "± noise"]
+    rows = [
+        (ways, *map(int, line[:2]), *(_share(value) for value in line[2:]))
+        for ways, line in zip(summary.index, summary.to_numpy().tolist(), strict=True)
+    ]
+    single = errors[errors["ways"] == 1]
+    several = errors[errors["ways"] > 1].sort_values(sources[:2][-1], ascending=False)
+    parts = [
+        facts(answers),
+        section("Warnings", warned),
+        section(
+            "Errors by number of columns",
+            tag("p", _QUALITY_TEXT),
+            wide(table(names, rows, numbers=names)),
+        ),
+        section("Columns", _errors_table(single, sources)),
+        section(
+            "Largest errors of several columns",
+            _errors_table(several.head(_MOST_ERRORS), sources),
+            tag("p", _NO_TABLE_TEXT, class_="soft small"),
+        ),
+    ]
+    if measured is not None:
+        text = "The measured errors were released with noise, within a budget of their own."
+        sentence = measured_statement(measured.statement())
+        parts.append(section("Measured errors", tag("p", text), tag("p", sentence)))
+    if privacy is not None:
+        parts.insert(0, statement(privacy.statement()))
+        parts.append(not_covered(exceptions_to(privacy.not_covered)))
+    planned = "Planned quality" if privacy is None else "Quality"
+    return page(f"{planned} of synthetic records", parts)
+
+
+def measured_statement(sentence: str) -> str:
+    """Return the statement of a model as that of measured errors."""
+    return sentence.replace("The published model was", "The measured errors were", 1)
+
+
+def _errors_table(errors: Any, sources: Sequence[str]) -> Markup:
+    """Return a table of the errors of margins."""
+    names = ["columns", "cells", *sources]
+    shown = [f"± {name}" if name == "noise" else name for name in names]
+    rows = [
+        (", ".join(map(str, columns)), cells, *map(_share, values))
+        for columns, cells, *values in errors[names].itertuples(index=False)
+    ]
+    return wide(table(shown, rows, numbers=shown[1:]))
+
+
+def _share(value: float) -> str:
+    """Return an error with three decimals, and a dash if it is unknown."""
+    return "–" if math.isnan(value) else f"{value:.3f}"
+
+
+def sheet_page(title: str, sections: Sequence[tuple[str, Sequence[Any]]]) -> str:
+    """Return a data sheet as a page: a part is a paragraph, a list, or a table as a tuple."""
+
+    def element(part: Any) -> Markup:
+        if isinstance(part, str):
+            return tag("p", part)
+        if isinstance(part, list):
+            return tag("ul", *(tag("li", item) for item in part))
+        columns, rows = part
+        return wide(table(columns, rows))
+
+    return page(title, [section(name, *map(element, parts)) for name, parts in sections])
 
 
 def _table_figure(
