@@ -42,7 +42,7 @@ _PICTURE = f"""\
 
 Mean scores on held-out records of all tables with two classes in the experiment `table-classifier`.
 skdirdp and DP-EBM protect against adding or removing a record; diffprivlib's logistic regression
-protects against replacing one, and its log loss is above the range of the panel.
+protects against replacing one, and its log loss up to ε = 3 is above the range of the panel.
 """
 
 
