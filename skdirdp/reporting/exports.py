@@ -76,7 +76,7 @@ def card_sections(
     claim: Claim, statement: str, attacks: AttackBounds, not_covered: Sequence[str]
 ) -> dict[str, str]:
     """Return sections of a model card, in Markdown, by title."""
-    rows = [("protected against", claim.against), ("ε", number(claim.epsilon))]
+    rows = [("protected change", claim.against), ("ε", number(claim.epsilon))]
     if claim.holds:
         rows.append(("at", terms(claim)))
     rate = float(attacks.true_positive_rate(EXAMPLE_RATE))

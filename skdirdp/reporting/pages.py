@@ -29,15 +29,15 @@ from .statements import (
 
 #: Not covered by any statement of differential privacy: docs/statement.md.
 _NEVER_COVERED = (
-    "What can be learnt about everybody. If smokers fall ill more often, a private model says "
-    "so, and a reader then knows it of every smoker, whether or not they are in the data.",
-    "Groups. The numbers on this page are for one at a time. A secret that several share, such as "
-    "a family, is protected less, the more they are.",
+    "What can be learnt about everybody. If smokers fall ill more often, a published model may "
+    "show it, and a reader then knows it of every smoker, whether or not they are in the data.",
+    "Groups. The numbers on this page are for one record, or one person if the page says so. A "
+    "secret that several share, such as a family, is protected less, the more they are.",
     "What was declared public: names of columns, categories, classes, limits of values, the "
     "structure of a network, a vocabulary. The number of records is public too, unless the page "
-    "says that it is hidden whether one was used.",
-    "Steps outside: how records were collected, cleaned, selected and joined; scores on exact "
-    "held-out records, and settings chosen by looking at them.",
+    "says that it is hidden whether a record was used.",
+    "Steps before and after: how records were collected, cleaned, selected and joined; exact "
+    "scores of a model on private records, and settings chosen by looking at them.",
     "The source: the data themselves, copies, backups and logs need their own protection.",
     "How long a computation takes, and how much memory it needs.",
     "A legal conclusion. Whether a publication is anonymous in the sense of a law is for a "
@@ -143,9 +143,16 @@ def not_covered(also: Sequence[str] = ()) -> Markup:
 
 
 def in_plain_words(
-    claim: Claim, attacks: AttackBounds, leaks: Sequence[str] = (), what: str = "the model"
+    claim: Claim,
+    attacks: AttackBounds,
+    leaks: Sequence[str] = (),
+    what: str = "the model",
+    note: str = "",
 ) -> Markup:
-    """Return the section that answers what is protected, against whom, how strongly, what not."""
+    """Return the section that answers what is protected, against whom, how strongly, what not.
+
+    `note` is added to the answer of how strongly.
+    """
     title = "In plain words"
     if not claim.holds:
         return section(title, tag("p", f"Nothing is protected: {what} was made without noise."))
@@ -157,18 +164,19 @@ def in_plain_words(
     shown = ""
     if claim.adjacency == "replace":
         shown = (
-            " A record is one row of the data. It is not hidden who is in the data, nor how many "
-            "records there are."
+            " A record is one row of the data. If a person has several rows, each row is protected "
+            "by itself, and the person is protected less. Names are not published, but nothing is "
+            "promised about who is in the data, nor about how many records there are."
         )
     answers = [
-        ("What is protected?", f"{hidden}. All others are protected in the same way.{shown}"),
+        ("What is protected?", f"{hidden}, whichever it is.{shown}"),
         (
             "Against whom?",
             f"Against everybody who sees {what}, now and later, even if they know all other "
             "records, have other data, and have the fastest computers. Not against those who have "
             "the data themselves.",
         ),
-        ("How strongly?", *_strength(claim, attacks, what)),
+        ("How strongly?", *_strength(claim, attacks, what), *([tag("p", note)] if note else [])),
         (
             "What is not protected?",
             *(tag("span", f"{sentence} ", class_="warn") for sentence in leaks),
@@ -197,12 +205,13 @@ def _strength(claim: Claim, attacks: AttackBounds, what: str) -> list[Any]:
         f"it, even the best guess is right in at most {guess} of cases."
     )
     alarm = (
-        "Now they want to be surer, and raise an alarm only if one answer looks right. If it is "
-        "wrong this is a false alarm, and if it is right a detection. Without "
-        f"{what}, somebody who accepts false alarms in {few} of the cases where the answer is "
-        f"wrong detects {few} of the cases where it is right. With it, at most {found} are "
-        "detected. The first table says the same for other rates. The second shows how sure an "
-        f"alarm can make somebody, with {few} false alarms."
+        "Now suppose that they look for one of the two answers, for example that a person is ill, "
+        "and raise an alarm only if they are nearly sure. An alarm about somebody who is not ill "
+        "is a false alarm, and an alarm about somebody who is ill is a detection. Somebody who "
+        f"guesses without {what} and raises false alarms for {few} of those who are not ill "
+        f"detects {few} of those who are. With it, at most {found} are detected. The first table "
+        "has other rates. The second table is about the rare cases in which there is an alarm: how "
+        f"sure it can make somebody who was less sure before, at {few} false alarms."
     )
     alarms = ["false alarms", "detections, at most"]
     rates = [(percent_up(x), percent_up(float(attacks.true_positive_rate(x)))) for x in _RATES]
@@ -364,7 +373,7 @@ def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]
     elif claim.delta is not None:
         answers.append(("δ", number(claim.delta)))
     released = str(sum(count for _, count in mechanisms))
-    answers += [("protected against", claim.against), ("tables released", released)]
+    answers += [("protected change", claim.against), ("tables released", released)]
     mark = (claim.epsilon, claim.delta) if claim.delta is not None and claim.holds else None
     caption = "For each ε, the smallest δ that holds with it: smaller is more private."
     try:
@@ -408,7 +417,7 @@ def _releases(
     ]
     if not steps:
         columns, rows = columns[1:], [row[1:] for row in rows]
-    note = "Releases are composed exactly; their epsilons alone add up to more than the whole."
+    note = "The ε of the whole is computed exactly. It is less than the sum of several parts."
     return [wide(table(columns, rows, numbers=columns[-2:])), tag("p", note, class_="soft small")]
 
 
