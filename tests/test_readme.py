@@ -118,6 +118,22 @@ def test_the_synthetic_records_serve_for_training(table):
     assert share.low <= truth <= share.high <= share.low + 0.4
 
 
+def test_the_stated_numbers_of_tables_are_those_of_the_results():
+    results = pd.read_csv(ROOT / "benchmarks" / "results" / "table-classifier.csv")
+    n_tables = results.loc[results["classes"] == 2, "data"].nunique()
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in (README, index):
+        assert int(re.search(r"Mean scores on (\d+) tables", page)[1]) == n_tables
+    at = results[(results["epsilon"] == 1) & (results["adjacency"] == "add_remove")]
+    means = at.groupby(["method", "data"])[["auc", "log_loss"]].mean()
+    theirs = means.loc["DP-EBM"]
+    ours = means.loc["PrivateTableClassifier"].loc[theirs.index]
+    better = (ours["auc"] > theirs["auc"]) & (ours["log_loss"] < theirs["log_loss"])
+    page = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
+    assert len(theirs) == n_tables
+    assert f"log loss on {better.sum()} of {n_tables} tables at ε = 1" in page
+
+
 def test_there_are_two_commands_that_set_themselves_up():
     commands = re.findall(r"^```bash\n(.*?)\n```$", README, flags=re.MULTILINE | re.DOTALL)
     assert len(commands) == 2
