@@ -93,7 +93,7 @@ def no_noise(monkeypatch):
 @pytest.mark.parametrize("name", FITS)
 def test_a_ledger_of_persons_refuses_a_fit_for_single_records_before_noise_is_drawn(name, no_noise):
     accountant = patients()
-    with pytest.raises(ValueError, match="protects each patient with all records"):
+    with pytest.raises(ValueError, match="protects all records of each patient"):
         fit(name, accountant)
     assert len(accountant) == 0
 
@@ -220,9 +220,9 @@ def test_a_unit_without_a_name_is_refused(unit):
 
 def test_the_unit_of_a_charge_has_to_be_that_of_its_mechanism():
     accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match="unit must agree with 'replace'"):
+    with pytest.raises(ValueError, match="unit must agree with adjacency='replace'"):
         accountant.charge(PureDP(0.1), unit=Unit(3))
-    with pytest.raises(ValueError, match="unit must agree with 'replace_person'"):
+    with pytest.raises(ValueError, match="unit must agree with adjacency='replace_person'"):
         accountant.charge(PureDP(0.1, "replace_person"), unit=Unit())
     with pytest.raises(TypeError, match="unit must be a Unit"):
         accountant.charge(PureDP(0.1, "replace_person"), unit="patient")
@@ -266,8 +266,8 @@ def stated(*units, unit="patient"):
             [Unit(5), Unit(3, by_ids=True)],
             "one patient with up to 5 records (declared, not checked)",
         ),
-        ([None], "one patient with at most as many records as each charge allows for"),
-        ([Unit(3), None], "one patient with at most as many records as each charge allows for"),
+        ([None], "one patient with at most as many records as each charge allows"),
+        ([Unit(3), None], "one patient with at most as many records as each charge allows"),
     ],
 )
 def test_the_statement_has_the_number_of_records_of_a_person(units, whom):
@@ -414,7 +414,7 @@ def test_a_ledger_of_persons_without_stored_units_does_not_claim_all_records(tmp
     path = as_named(tmp_path / "ledger.sqlite", "patient")
     forge(path, encode(PureDP(0.1, "replace_person")), 3)
     accountant = PrivacyAccountant(path=path)
-    assert "with at most as many records as each charge allows for" in accountant.statement()
+    assert "with at most as many records as each charge allows" in accountant.statement()
 
 
 def test_a_unit_is_stored_with_its_mechanism_and_read_back():
