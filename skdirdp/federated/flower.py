@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .._messages import plural
 from ..exceptions import BudgetExceededError, ContractError
 from .rounds import FederatedRound
 
@@ -370,8 +371,8 @@ def _wait_for_parties(fit: FederatedRound, grid: Any, timeout: float) -> list[in
         time.sleep(_POLL_SECONDS)
     if len(nodes) != fit.n_parties:
         raise ContractError(
-            f"the round has {fit.n_parties} parties, but {len(nodes)} nodes are connected. "
-            "Nothing was charged"
+            f"the round has {fit.n_parties} parties, but the grid has "
+            f"{plural(len(nodes), 'node')}. Nothing was charged"
         )
     return nodes
 
