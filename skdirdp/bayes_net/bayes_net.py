@@ -284,7 +284,7 @@ class PrivateBayesNet(MarginErrors):
             table = EncodedTable.from_records(records, schema, counted.rows)
             self._check_sizes(table, constraints)
             schedule = self._plan(context.budget, counted, len(names), len(table.unlisted))
-            n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
+            n_records = counted.n_rows if context.budget.has_public_size(counted.unit) else None
 
             schedule.start(self._charge(*schedule.joint.as_charge(), counted.unit))
             self._encoding_: dict[str, Any] = {
