@@ -92,7 +92,7 @@ def _compare(
         raise ValueError("given and reference must have no cell in common; they have")
     # Without a correction the noise of the two shares is independent.
     tested = [TestedShare(table, inside, each, population, False) for each in (first, second)]
-    limits = _melded if table.law.b > 0 and not population else _extremes
+    limits: Callable[..., tuple] = _melded if table.law.b > 0 and not population else _extremes
     with np.errstate(divide="ignore", invalid="ignore"):
         low, high = limits(*tested, function, z, outermost)
         value = np.clip(function(tested[0].value, tested[1].value), *outermost)
