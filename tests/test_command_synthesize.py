@@ -15,6 +15,7 @@ import pytest
 from skdirdp import PrivacyAccountant, PrivacyLeakWarning, PrivateBayesNet, Schema
 from skdirdp.command import main
 from skdirdp.mechanisms.additive import SelectionMechanism
+from skdirdp.reporting.exports import sheet_text
 from skdirdp.schema import NO_PERSON
 
 from .test_reporting import assert_loads_nothing
@@ -511,6 +512,79 @@ def test_all_kinds_of_columns_are_written_in_their_declared_form(folder, capsys)
     schema = Schema.load("schema.toml").replace(person=None, max_rows=1).select(header)
     again = schema.read_csv("out.csv")
     assert not again[["admitted", "month", "german", "seen", "again"]].isna().any(axis=None)
+
+
+# Several tables, quality and data sheets -----------------------------------------------
+
+
+def test_several_tables_are_numbered(folder, capsys):
+    assert synthesize("--epsilon", 3, "--tables", 12, "--rows", 40) == DONE
+    shown = capsys.readouterr()
+    assert "Wrote out-01.csv to out-12.csv" in shown.out
+    assert "writing table 12 of 12" in shown.err
+    assert "Warning" not in shown.err
+    paths = sorted(Path().glob("out*.csv"))
+    assert [path.name for path in paths] == [f"out-{i:02}.csv" for i in range(1, 13)]
+    assert len({path.read_text() for path in paths}) == 12
+    assert all(len(pd.read_csv(path)) == 40 for path in paths)
+
+
+def test_quality_and_data_sheet_are_written(folder, capsys):
+    main(["ledger", "create", "study.sqlite", "--epsilon", "4"])
+    pages = ["--quality", "quality.html", "--sheet", "sheet.md", "--measure-epsilon", "0.5"]
+    assert synthesize("--epsilon", 1, "--ledger", "study.sqlite", *pages) == DONE
+    assert len(PrivacyAccountant(path="study.sqlite")) == 2
+    assert_loads_nothing(Path("quality.html").read_text(encoding="utf-8"))
+    sheet = Path("sheet.md").read_text(encoding="utf-8")
+    for text in (
+        "(ε = 1, δ = 0.00001)-differentially private",
+        "The measured errors were computed",
+        "| age | whole numbers from 18 to 90 |",
+        "Columns that are left out: remark.",
+        "Intervals and tests need several",
+        "charged to a ledger",
+    ):
+        assert text in sheet
+    assert "secret 1" not in sheet + Path("quality.html").read_text(encoding="utf-8")
+    assert synthesize("--epsilon", 1, "--sheet", "sheet.html", "--tables", 2) == DONE
+    page = Path("sheet.html").read_text(encoding="utf-8")
+    assert_loads_nothing(page)
+    assert "T = (1 + 1/m) B - V" in page
+
+
+def test_names_of_columns_cannot_break_a_data_sheet():
+    sections = [("Columns", [(["column"], [["a | <script>\n# b"]]), ["*x*"]])]
+    text = sheet_text("Sheet", sections)
+    assert "| a \\| \\<script\\>\\\\n# b |" in text
+    assert "- \\*x\\*" in text
+
+
+def test_records_are_written_even_if_measured_errors_are_refused(folder, capsys):
+    main(["ledger", "create", "study.sqlite", "--epsilon", "1.2"])
+    pages = ["--quality", "quality.html", "--measure-epsilon", "3"]
+    assert synthesize("--epsilon", 1, "--ledger", "study.sqlite", *pages) == REFUSED
+    assert len(pd.read_csv("out.csv")) == 3000
+    assert not Path("quality.html").exists()
+    assert len(PrivacyAccountant(path="study.sqlite")) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--tables", 1), USAGE, "--tables must be at least 2; got 1"),
+        (("--sheet", "sheet.txt"), USAGE, "ends in .md or .html"),
+        (("--measure-epsilon", 1), USAGE, "needs --quality or --sheet"),
+        (("--quality", "missing/page.html"), REFUSED, "No such file"),
+        (("--quality", "in.csv"), REFUSED, "is also an input"),
+        (("--quality", "page.html", "--sheet", "page.html"), REFUSED, "is also an input"),
+        (("--tables", 2, "--quality", "out-2.csv"), REFUSED, "is also an input"),
+    ],
+)
+def test_wrong_outputs_are_refused_before_any_charge(folder, capsys, options, code, message):
+    main(["ledger", "create", "study.sqlite", "--epsilon", "4"])
+    line = complaint(capsys, code, "--epsilon", 1, "--ledger", "study.sqlite", *options)
+    assert message in line
+    assert len(PrivacyAccountant(path="study.sqlite")) == 0
 
 
 # Schemas -----------------------------------------------------------------------------

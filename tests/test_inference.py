@@ -1,5 +1,6 @@
 """Intervals and tests of noisy tables, against independent computations."""
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -493,13 +494,24 @@ def test_budgets_and_numbers_of_records_reach_a_power():
 
 
 def test_combined_variances_are_those_of_raghunathan_reiter_and_rubin():
-    values, variances = np.array([0.3, 0.4, 0.38, 0.29]), np.full(4, 4e-4)
+    values, variances = np.random.default_rng(2).normal(0.3, 0.05, 20), np.full(20, 4e-4)
     found = combine(values, variances)
-    between = 1.25 * values.var(ddof=1)
-    total, degrees = between - 4e-4, 3 * (1 - 4e-4 / between) ** 2
+    between = 1.05 * values.var(ddof=1)
+    total, degrees = between - 4e-4, 19 * (1 - 4e-4 / between) ** 2
     assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, degrees) * np.sqrt(total))
     draws = combine(values)
-    assert draws.high - draws.value == pytest.approx(stats.t.ppf(0.975, 3) * np.sqrt(between))
+    assert draws.high - draws.value == pytest.approx(stats.t.ppf(0.975, 19) * np.sqrt(between))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.999, 1.0, 1.5])
+def test_combined_intervals_are_never_wider_than_without_the_subtraction(share):
+    values = np.array([0.3, 0.4, 0.38, 0.29])
+    widest = combine(values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = combine(values, np.full(4, share * 1.25 * values.var(ddof=1)))
+    assert found.high <= widest.high
+    assert found.high > found.value
 
 
 def test_combined_intervals_cover_and_those_of_nested_imputation_do_not():

@@ -287,7 +287,7 @@ def worst_neighbours(adjacency):
 def distance_of_transcripts(first, second, **options):
     """The squared distance of two data sets in all steps, relative to that of the claim."""
     model = PrivateTableClassifier(SCHEMA, **options)
-    model, _, steps, replayed = fit_beside(model, first, second, Releases, y="ill")
+    model, _, steps, replayed = fit_beside(model, first, second, y="ill")
     ((whole, _),) = model.privacy_.mechanisms
     allowed = whole.contribution.squared_norm(whole.adjacency) / whole.sigma**2
     return squared_distance(steps, replayed) / allowed, len(steps)
@@ -338,10 +338,10 @@ def test_weights_and_persons_cost_no_more_than_the_claim(bound):
         first = first.reset_index(drop=True)
         options = {"epsilon": 20.0, "adjacency": adjacency, "max_weight": bound}
         model = PrivateTableClassifier(schema, **options)
-        with listening(None, Releases) as steps:
+        with listening() as steps:
             model.fit(table, y="ill", sample_weight=weight)
         again = PrivateTableClassifier(schema, **options)
-        with listening([drawn for *_, drawn in steps], Releases) as replayed:
+        with listening([drawn for *_, drawn in steps]) as replayed:
             again.fit(first, y="ill", sample_weight=weight[: len(first)])
         ((whole, _),) = model.privacy_.mechanisms
         allowed = whole.contribution.squared_norm(whole.adjacency) / whole.sigma**2
@@ -361,7 +361,7 @@ def test_an_attack_on_all_steps_attains_the_claim_and_no_more(adjacency, factor)
             SCHEMA, epsilon=factor * EPSILON, delta=DELTA, adjacency=adjacency
         )
         truth, other = tables if first else tables[::-1]
-        _, _, steps, replayed = fit_beside(model, truth, other, Releases, y="ill")
+        _, _, steps, replayed = fit_beside(model, truth, other, y="ill")
         return (log_likelihood_ratio(steps, replayed) > 0) == first
 
     def claimed(epsilon):

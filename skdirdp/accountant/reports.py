@@ -471,13 +471,26 @@ def spending_texts(accountant: Any) -> list[tuple[str, str]]:
     return texts
 
 
+def _strength_note(accountant: Any) -> str:
+    """Return what the numbers of a ledger's page refer to."""
+    note = "Only publications that are charged to this ledger are counted."
+    if accountant._limit.is_share:
+        spent, _ = in_percent(used_epsilon(accountant) / accountant.epsilon)
+        note += (
+            f" The numbers are for the whole limit, of which {spent} is used. Analysts may choose "
+            "later publications after seeing earlier ones, and then a guarantee can be stated for "
+            "the whole limit only."
+        )
+    return note
+
+
 def _page(accountant: Any) -> str:
     """Return the HTML page of a ledger."""
     charges = accountant._charges()
     facts = [("limit", limit_text(accountant)), *spending_texts(accountant)]
     facts.append(("charges", str(len(charges))))
     if charges:
-        facts.append(("protected against", _facts(accountant).total.against))
+        facts.append(("protected change", _facts(accountant).total.against))
     if accountant.unit is not None:
         facts.append(("unit", shortened(declared_unit(accountant._ledger.header))))
     facts.append(("budgets", plan_text(accountant)))
@@ -492,7 +505,11 @@ def _page(accountant: Any) -> str:
         warnings.append("The ledger has no limit: it records charges and rejects none.")
     body = []
     if charges:
-        body.append(pages.in_plain_words(stated.claim, accountant, what="what was published"))
+        body.append(
+            pages.in_plain_words(
+                stated.claim, accountant, what="what was published", note=_strength_note(accountant)
+            )
+        )
     body.append(pages.not_covered(warnings))
     body += [pages.statement(ledger_statement(stated)), pages.facts(facts)]
     if charges:
@@ -576,7 +593,7 @@ def _groups_table(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     if rest := [charge for _, group in shown[_ROWS:] for charge in group]:
         name = plural(len(shown) - _ROWS, "further label")
         rows.append((name, "", "", len(rest), _n_releases(rest), "", "", ""))
-    note = f"At {_terms(accountant)}. Several charges together cost less than their sum."
+    note = f"At {_terms(accountant)}. The cost of several charges is less than their sum."
     return [_wide_table(columns, rows), tag("p", note, class_="soft small")]
 
 

@@ -1,22 +1,42 @@
 """Base class of released Bayesian networks, and computations on whole columns of state codes."""
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy.special import logsumexp
 from sklearn.base import DensityMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import UNWEIGHTED, Weights, count_cells
 from .._messages import warn
+from .._persons import CountedRows, Unit
+from .._random import sampling_generator
+from .._validation import check_integer
 from ..base import CountingEstimator
 from ..engines import lazy_for_dask
+from ..postprocessing import NoisyTable
+from ..postprocessing.estimates import draw_counts
 from ..schema import Records, as_records
+from ..table_classifier import PrivateTableClassifier
+from ..table_classifier.model import AdditiveModel, softmax
+from ..table_classifier.releases import EncodedRecords, RecordCounts, Releases
+
+# Pseudo-count of each cell of a drawn table, as in Jeffreys' prior; in large tables they add up to
+# this share of the records.
+_PSEUDO_COUNT, _PSEUDO_SHARE = 0.5, 0.02
+# Synthetic tables have this many times the records of the fit: fewer widen the intervals.
+_TIMES_RECORDS = 5
+# Records for each cell and standard deviation of its noise below which intervals from synthetic
+# tables may be wrong: benchmarks/RESULTS.md, synthesis-inference.
+_MIN_RECORDS_PER_CELL = 3.0
 
 #: Parents of each node; every node stands after its parents.
 Parents = dict[Hashable, tuple[Hashable, ...]]
@@ -24,6 +44,15 @@ Parents = dict[Hashable, tuple[Hashable, ...]]
 Codes = Mapping[Hashable, np.ndarray]
 #: Probabilities of each node: rows are configurations of the parents, columns its states.
 Tables = Mapping[Hashable, np.ndarray]
+
+# Records that are drawn from the network to match the shares of the target's states, and the number
+# of steps, which change log odds by at most 1 each.
+_N_MATCHED, _SHARE_STEPS = 10_000, 20
+# Labels of this many records with similar probabilities are drawn together.
+_LABEL_BLOCK = 20
+# With a condition on the target, this many candidates are drawn for each record, and at least
+# this many in all.
+_CANDIDATES, _MIN_CANDIDATES = 5, 1000
 
 
 def check_evidence(
@@ -101,6 +130,130 @@ def _has_target(network: Any) -> bool:
     return True
 
 
+@dataclass(frozen=True)
+class StateColumn:
+    """A column of state codes, in place of a column of `PrivateTableClassifier`."""
+
+    name: Hashable
+    n_codes: int
+    is_ordered: bool
+    grid: None = None  # states are not binned again
+
+    def labels(self, bins: np.ndarray) -> list[Hashable]:
+        """Return the state codes."""
+        return list(range(self.n_codes))
+
+
+@dataclass(frozen=True)
+class TargetModel:
+    """Released additive model of the target's states, given the states of all other columns."""
+
+    target: Hashable
+    columns: list[Hashable]
+    model: AdditiveModel
+    # Added to the intercepts for synthetic records, whose columns depend less on each other.
+    shift: np.ndarray
+
+    @classmethod
+    def learn(
+        cls,
+        target: Hashable,
+        columns: Sequence[StateColumn],
+        n_states: int,
+        codes: Codes,
+        releases: Releases,
+        total: float,
+    ) -> "TargetModel":
+        """Release a model by the steps of `PrivateTableClassifier`; `total` is released."""
+        classifier, names = PrivateTableClassifier(), [column.name for column in columns]
+        classifier._columns_ = list(columns)  # type: ignore[arg-type]
+        classifier.classes_ = np.arange(n_states)
+        n_records = len(codes[target])
+        features = [codes[name] for name in names]
+        counted = CountedRows(Unit(), n_records)
+        records = EncodedRecords(features, codes[target], UNWEIGHTED, counted, {})
+        classifier._learn(RecordCounts(records), releases, total, n_records)
+        model = classifier._model_
+        # Unknown states, with the code -1, have the mean effect, which is 0, in the last row.
+        effects = [np.vstack([effect, np.zeros(n_states)]) for effect in model.effects]
+        return cls(target, names, replace(model, effects=effects), np.zeros(n_states))
+
+    def match_shares(self, families: Families, tables: Tables) -> "TargetModel":
+        """Return the model whose synthetic records have the network's shares of the target."""
+        # Post-processing: the seed is public, and the same for each fit.
+        codes = sample_codes(families, tables, _N_MATCHED, np.random.default_rng(0), even=True)
+        counts = np.bincount(codes[self.target], minlength=len(self.shift)) + 0.5
+        scores, shift = self._scores(codes), np.zeros(len(counts))
+        for _ in range(_SHARE_STEPS):
+            means = softmax(scores + shift).mean(axis=0)
+            shift += np.clip(np.log(counts / counts.sum()) - np.log(means), -1.0, 1.0)
+        return replace(self, shift=shift)
+
+    def _scores(self, codes: Codes) -> np.ndarray:
+        found = [codes[name] for name in self.columns]
+        unknown = [len(effect) - 1 for effect in self.model.effects]
+        return self.model.scores(
+            [np.where(each < 0, last, each) for each, last in zip(found, unknown, strict=True)]
+        )
+
+    def probabilities(self, codes: Codes) -> np.ndarray:
+        """Return the probabilities of the target's states; the code of unknown states is -1."""
+        return softmax(self._scores(codes))
+
+    def record_probabilities(self, codes: Codes) -> np.ndarray:
+        """Return the probabilities with which the target of synthetic records is drawn."""
+        return softmax(self._scores(codes) + self.shift)
+
+    def score(self, families: Families, tables: Tables, codes: Codes) -> np.ndarray:
+        """Return the log-likelihood of synthetic records with these codes."""
+        labels, n_records = codes[self.target], len(codes[self.target])
+        given = self.record_probabilities(codes)[np.arange(n_records), labels]
+        joint = _target_log_joint(families, tables, codes, self.target, n_records)
+        rest = {
+            node: family
+            for node, family in families.items()
+            if node != self.target and self.target not in family.parents
+        }
+        return np.log(given) + logsumexp(joint, axis=1) + log_likelihood(rest, tables, codes)
+
+    def draw(
+        self, families: Families, tables: Tables, n_samples: int, generator: np.random.Generator
+    ) -> dict[Hashable, np.ndarray]:
+        """Draw state codes from the network, and the target by this model."""
+        codes = sample_codes(families, tables, n_samples, generator, even=True)
+        codes[self.target] = _draw_labels(self.record_probabilities(codes), generator)
+        return codes
+
+    def draw_given(
+        self,
+        families: Families,
+        tables: Tables,
+        conditioned: Tables,
+        weights: np.ndarray,
+        n_samples: int,
+        generator: np.random.Generator,
+    ) -> dict[Hashable, np.ndarray]:
+        """Draw state codes under conditions, one of which is on the target.
+
+        The network `conditioned` proposes candidates. Records are selected from them by the ratio
+        of the probabilities that this model and the network `tables` give to the condition, which a
+        record of each state of the target meets with the probability in `weights`.
+        """
+        size = max(_CANDIDATES * n_samples, _MIN_CANDIDATES)
+        found = sample_codes(families, conditioned, size, generator, even=True)
+        labels = self.record_probabilities(found) * weights
+        proposed = target_probabilities(families, tables, found, self.target, size) @ weights
+        ratios = np.cumsum(labels.sum(axis=1) / proposed)
+        places = (np.arange(n_samples) + generator.random()) / max(n_samples, 1) * ratios[-1]
+        # Rounding may lead beyond the last candidate.
+        rows = np.minimum(np.searchsorted(ratios, places, side="right"), size - 1)
+        rows = generator.permutation(rows)
+        codes = {name: each[rows] for name, each in found.items()}
+        chosen = labels[rows] / labels[rows].sum(axis=1, keepdims=True)
+        codes[self.target] = _draw_labels(chosen, generator)
+        return codes
+
+
 class BaseBayesNet(DensityMixin, CountingEstimator):
     """Base class of the estimators that release a discrete Bayesian network.
 
@@ -112,6 +265,10 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
     states_: dict[Hashable, list]
     probabilities_: dict[Hashable, np.ndarray]
     columns_: list[Hashable]
+    #: Model of the target that is released next to the network, if there is one.
+    _target_model_: TargetModel | None = None
+    # Whether `sample` spreads records evenly, so that counts vary less than by chance.
+    _draws_evenly = True
 
     @abstractmethod
     def _partial_codes(self, records: Records, node: Hashable) -> np.ndarray:
@@ -187,6 +344,8 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
 
         If a column of the target's Markov blanket is absent, or missing in a record (nan or
         None), pgmpy's exact inference uses all known values, once for each distinct record.
+        `PrivateBayesNet` predicts by its model of the target if no column is left out, and a
+        missing value that is not a state has the mean effect of its column.
 
         Parameters
         ----------
@@ -203,10 +362,18 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         check_is_fitted(self)
         self._check_target()
         records = as_records(X, self.columns_, optional=self.target)
-        families = self._families
-        others = [node for node in families if node != self.target]
+        others = [node for node in self.structure_ if node != self.target]
         check_evidence(records, self.columns_, others)
         present = [node for node in others if node in records.names]
+        model = self._target_model_
+        # The parameter may have changed after the fit, and columns may be left out.
+        if model is not None and model.target == self.target and len(present) == len(others):
+            return model.probabilities({n: self._partial_codes(records, n) for n in others})
+        return self._predict_by_network(records, present)
+
+    def _predict_by_network(self, records: Records, present: Sequence[Hashable]) -> np.ndarray:
+        """Return target probabilities given the present columns, from the network alone."""
+        families = self._families
         needed = markov_blanket(families, self.target)
         codes = {node: self._partial_codes(records, node) for node in needed if node in present}
         has_all = np.full(records.n_records, len(codes) == len(needed))
@@ -261,6 +428,117 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         probabilities = self.predict_proba(X)  # its error for an unknown target comes first
         return self.classes_[np.argmax(probabilities, axis=1)]
 
+    @abstractmethod
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> pd.DataFrame:
+        """Draw synthetic records from the released network."""
+
+    @abstractmethod
+    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
+        """Return the noisy tables before post-processing, and the public number of records."""
+
+    def sample_tables(
+        self, n_tables: int = 20, n: int | None = None, random_state: Any = None
+    ) -> list[pd.DataFrame]:
+        """Draw several synthetic tables for statistical inference, at no privacy cost.
+
+        For each table, the probabilities of the network are drawn given the released noisy tables,
+        which includes the error of sampling and the noise, and records are then drawn
+        independently. `skdirdp.inference.combine` computes intervals from an estimate and its
+        variance on each table. The structure is taken as given: if it was learnt, intervals do not
+        contain the error of dependences that it lacks. A target is drawn from the network like the
+        other columns, and not from its own model.
+
+        Parameters
+        ----------
+        n_tables : int, default=20
+            Number of tables, at least 2.
+        n : int, default=None
+            Number of records of each table. If None, five times the number of fitted records. With
+            fewer, intervals are wider.
+        random_state : int, Generator, RandomState or None, default=None
+            Seed of the draws; not related to the noise.
+
+        Returns
+        -------
+        list of DataFrame
+
+        Warns
+        -----
+        UserWarning
+            If tables have fewer than three records for each cell and standard deviation of the
+            noise. Intervals may then be wrong.
+        """
+        check_is_fitted(self)
+        n_tables = check_integer("n_tables", n_tables, at_least=2)
+        if n is not None:
+            n = check_integer("n", n, at_least=1)
+        generator = sampling_generator(random_state)
+        released, total = self._released_tables()
+        if total is None:
+            total = float(np.mean([table.counts.sum() for table in released]))
+        self._warn_of_noise(released, max(total, 1.0))
+        n_drawn = max(1, round(_TIMES_RECORDS * total)) if n is None else n
+        models = self._draw_models(n_tables, generator)
+        return [model.sample(n_drawn, generator) for model in models]
+
+    def _draw_models(
+        self, n_models: int, generator: np.random.Generator
+    ) -> Iterator["BaseBayesNet"]:
+        """Yield copies whose parameters are drawn given the released tables."""
+        released, total = self._released_tables()
+        counts = draw_counts(released, total, n_models, generator)
+        for i in range(n_models):
+            yield self._with_parameters(released, [each[i] for each in counts], generator)
+
+    def _with_parameters(
+        self,
+        released: Sequence[NoisyTable],
+        counts: Sequence[np.ndarray],
+        generator: np.random.Generator,
+    ) -> "BaseBayesNet":
+        """Return a copy with parameters drawn given the true counts of the tables."""
+        # The records of a person are alike to an unknown degree: see `NoisyTable.for_population`.
+        unit = self.privacy_.unit.max_rows
+        model = copy(self)
+        model.__dict__.pop("model_", None)
+        # Records follow the drawn tables alone, and not a separate model of the target.
+        model.__dict__["_target_model_"] = None
+        model._draws_evenly = False
+        model.probabilities_ = {}
+        for node, family in self._families.items():
+            nodes = (*family.parents, node)
+            if family.n_states == 1:
+                model.probabilities_[node] = np.ones((family.n_rows, 1))
+                continue
+            i = next(i for i, table in enumerate(released) if set(nodes) <= set(table.axes))
+            axes = released[i].axes
+            kept = [axis for axis in axes if axis in nodes]
+            table = counts[i].sum(axis=tuple(k for k, axis in enumerate(axes) if axis not in nodes))
+            table = table.transpose([kept.index(name) for name in nodes])
+            pseudo_count = min(_PSEUDO_COUNT, _PSEUDO_SHARE * table.sum() / table.size)
+            shapes = table.reshape(family.n_rows, -1) / unit + pseudo_count
+            drawn = generator.standard_gamma(shapes)
+            model.probabilities_[node] = drawn / drawn.sum(axis=1, keepdims=True)
+        return model
+
+    def _warn_of_noise(self, released: Sequence[NoisyTable], n_records: float) -> None:
+        """Warn of tables with too much noise for inference, by public sizes and the release."""
+        scopes = [set(table.axes) for table in released]
+        noisy = [
+            (n_records / (table.counts.size * np.sqrt(table.variance)), table)
+            for table, scope in zip(released, scopes, strict=True)
+            # A table within another one is not needed.
+            if table.variance > 0 and not any(scope < other for other in scopes)
+        ]
+        found, table = min(noisy, key=lambda each: each[0], default=(np.inf, None))
+        if found < _MIN_RECORDS_PER_CELL and table is not None:
+            warn(
+                f"the table of {', '.join(map(str, table.axes))} has {found:.2g} records for each "
+                "cell and standard deviation of its noise; intervals from the synthetic tables "
+                f"may be wrong below {_MIN_RECORDS_PER_CELL:g}. A larger epsilon, more records or "
+                "fewer states help"
+            )
+
     def _check_target(self) -> None:
         # A list, because an unhashable target cannot be looked up in a dict.
         if self.target is not None and self.target not in list(self.structure_):
@@ -309,6 +587,18 @@ def target_probabilities(
     families: Families, tables: Tables, codes: Codes, target: Hashable, n_records: int
 ) -> np.ndarray:
     """Return P(target | Markov blanket) of each record, of shape (n_records, n_states)."""
+    joint = _target_log_joint(families, tables, codes, target, n_records)
+    # Equal probabilities for records that no state makes possible.
+    largest = joint.max(axis=1, keepdims=True)
+    impossible = np.isneginf(largest)
+    weights = np.exp(np.where(impossible, 0.0, joint) - np.where(impossible, 0.0, largest))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _target_log_joint(
+    families: Families, tables: Tables, codes: Codes, target: Hashable, n_records: int
+) -> np.ndarray:
+    """Return the log probability of the target and its children, for each state of the target."""
     family = families[target]
     states = np.arange(family.n_states)
     # With the target's own state set to 0, `stride` gives the rows of its other states.
@@ -318,11 +608,7 @@ def target_probabilities(
         if target in child.parents:
             rows = child.row_numbers(codes)[:, np.newaxis] + child.stride(target) * states
             joint += _log(tables[node])[rows, codes[node][:, np.newaxis]]
-    # Equal probabilities for records that no state makes possible.
-    largest = joint.max(axis=1, keepdims=True)
-    impossible = np.isneginf(largest)
-    weights = np.exp(np.where(impossible, 0.0, joint) - np.where(impossible, 0.0, largest))
-    return weights / weights.sum(axis=1, keepdims=True)
+    return joint
 
 
 def sample_codes(
@@ -379,3 +665,16 @@ def _select_states(table: np.ndarray, rows: np.ndarray, uniform: np.ndarray) -> 
         states = np.where(beyond & (further < n_states), further, states)
         step >>= 1
     return states
+
+
+def _draw_labels(probabilities: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """Draw a state for each row, so that counts vary little among rows with similar probabilities.
+
+    Each state is a draw from its row.
+    """
+    n_records = len(probabilities)
+    order = np.lexsort((probabilities.max(axis=1), probabilities.argmax(axis=1)))
+    blocks = np.empty(n_records, dtype=np.intp)
+    blocks[order] = np.arange(n_records) // _LABEL_BLOCK
+    uniform = _even_uniforms(blocks, n_records // _LABEL_BLOCK + 1, generator)
+    return _select_states(probabilities, np.arange(n_records), uniform)

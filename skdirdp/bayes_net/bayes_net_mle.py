@@ -447,6 +447,18 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         drawn = {n: self._encoder_.kinds[n].draw_bins(codes[n], generator) for n in nodes}
         return pd.DataFrame(drawn, columns=nodes)
 
+    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
+        families = self._families
+        tables = [
+            NoisyTable(
+                np.reshape(table.counts, (*families[node].parent_states, -1)),
+                table.mechanism.noise,
+                (*families[node].parents, node),
+            )
+            for node, table in self.noisy_tables().items()
+        ]
+        return tables, self.privacy_.n_records
+
 
 def network_from_tables(
     structure: Parents,

@@ -5,15 +5,30 @@ two adjacent cliques separate them, so sums are computed clique by clique (Lauri
 Spiegelhalter 1988). Tables are arrays with one axis for each column of their clique.
 """
 
+from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from itertools import chain, combinations
+from math import comb, prod
+from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
+from .._messages import suppress_external_warnings
+from .._persons import select_persons
+from .._validation import check_integer, check_real
+from ..accounting.worst_case import PERSON_RELATIONS
+from ..base import Budget, PrivacyReport
+from ..mechanisms import JointMechanism
+from ..mechanisms.splitting import calibrate_gaussian, noise_for_distances, split_gaussian
+from ..mechanisms.tables import ContributionBound
 from ..postprocessing.estimates import project_counts
-from .base import Codes, Family, count_joint
+from ..reporting.exports import QualityReport
+from ..schema import Names, Records, Schema
+from .base import BaseBayesNet, Codes, Family, count_joint
 
 Clique = tuple[Hashable, ...]
 #: One table for each clique.
@@ -23,6 +38,14 @@ Factor = tuple[Sequence[Hashable], np.ndarray]
 #: Limit on the cells of one table, and of the tables of all cliques, so that they fit in memory.
 MAX_TOTAL_CELLS = 2 * 10**7
 
+# Margins of each number of columns whose errors are reported.
+_MAX_MARGINS = 500
+# Records for each cell and standard deviation of its noise that a cell needs to stand out.
+_MIN_RECORDS = 3.0
+# Share of other or missing values above which a column has little information.
+_MOST = 0.5
+# Share of one state above which a column has no information.
+_NEARLY_ALL = 0.99
 _MAX_HALVINGS = 40
 _STEP_GROWTH = 1.2
 _TOLERANCE = 1e-7  # relative decrease of the loss below which the descent stops
@@ -365,3 +388,291 @@ def shrink_counts(values: np.ndarray, total: float, sigma: float) -> np.ndarray:
     excess = values - total / n
     signal = np.clip(excess @ excess - noise, 0.0, total**2 * (1 - 1 / n))
     return total / n + signal / (signal + noise) * excess
+
+
+# Errors of margins ---------------------------------------------------------------------
+
+
+def noise_deviations(
+    measurements: Sequence[Measurement], nodes: Sequence[Hashable]
+) -> np.ndarray | None:
+    """Return the standard deviation of the noise of each cell of a margin.
+
+    It is that of the average of all measurements of the margin. None if there is no measurement.
+    """
+    wanted = set(nodes)
+    variances = [
+        ordered_marginal(
+            np.broadcast_to(np.square(each.sigma), each.values.shape), each.nodes, nodes
+        )
+        for each in measurements
+        if wanted <= set(each.nodes)
+    ]
+    if not variances:
+        return None
+    with np.errstate(divide="ignore"):
+        return np.sqrt(1 / sum(1 / variance for variance in variances))
+
+
+def expected_distance(deviations: np.ndarray, n_records: float) -> float:
+    """Return the expected total variation distance between a table and its noisy counts."""
+    return min(1.0, float(np.sqrt(2 / np.pi) * np.sum(deviations) / (2 * n_records)))
+
+
+def choose_margins(
+    sizes: Mapping[Hashable, int], ways: int, max_margins: int, max_cells: int
+) -> list[Clique]:
+    """Return sets of columns by public sizes: all of them, or some if there are many."""
+    names = list(sizes)
+    if comb(len(names), ways) <= max_margins:
+        chosen = list(combinations(range(len(names)), ways))
+    else:
+        generator = np.random.default_rng(0)
+        draws = (generator.choice(len(names), ways, replace=False) for _ in range(max_margins))
+        chosen = sorted({tuple(sorted(draw.tolist())) for draw in draws})
+    margins = [tuple(names[i] for i in each) for each in chosen]
+    return [nodes for nodes in margins if prod(sizes[name] for name in nodes) <= max_cells]
+
+
+class MarginErrors(BaseBayesNet):
+    """Base class of a network that reports the errors of its margins."""
+
+    # Parameters, and attributes that `fit` sets.
+    schema: Any
+    states: Any
+    bounds: Any
+    max_family_cells: int
+    max_rows: int
+    n_records_: float
+    sigma_: dict[str, Any]
+    _released_: dict[Hashable, Any]
+    _measurements_: list[Measurement]
+
+    @abstractmethod
+    def marginal(self, columns: Any) -> Any:
+        """Return the joint distribution of some columns."""
+
+    @abstractmethod
+    def planned_sigma(self, n_columns: int, n_unlisted: int = 0) -> dict[str, float]:
+        """Return the standard deviation of the noise of a fit."""
+
+    @abstractmethod
+    def _read_records(self, X: Any) -> tuple[Records, Schema]:
+        """Return the columns of X with their schema."""
+
+    @abstractmethod
+    def _encode(self, records: Records, node: Hashable) -> tuple[np.ndarray, np.ndarray]:
+        """Return the state and the cell of each value of a column."""
+
+    def planned_quality(self, n_records: int) -> QualityReport:
+        """Return the errors that a fit would have from noise alone, without using any data.
+
+        Parameters
+        ----------
+        n_records : int
+            Number of records of the table.
+
+        Returns
+        -------
+        QualityReport
+            For the schema, `states` and `bounds` of the estimator. Numbers and dates are assumed to
+            be in bins with equally many records, and each margin to have a table of its own.
+
+        Examples
+        --------
+        >>> from skdirdp import PrivateBayesNet
+        >>> model = PrivateBayesNet({"sex": ["f", "m"], "age": (18, 90)}, epsilon=1.0)
+        >>> model.planned_quality(1000).summary.loc[1, "expected"].round(3)
+        np.float64(0.036)
+        """
+        n_records = check_integer("n_records", n_records, at_least=1)
+        kinds, unlisted = self._declared_kinds()
+        sigma = self.planned_sigma(len(kinds) + len(unlisted), len(unlisted))
+        smallest = _MIN_RECORDS * max(sigma["columns"], sigma["cliques"])
+        sizes = {
+            name: max(1, min(n_cells, int(n_records / smallest) if smallest else n_cells))
+            for name, n_cells in kinds.items()
+        }
+        rows = []
+        for ways, step in ((1, "columns"), (2, "cliques"), (3, "cliques")):
+            for nodes in self._margins(sizes, ways):
+                n_cells = prod(sizes[name] for name in nodes)
+                expected = expected_distance(np.full(n_cells, sigma[step]), n_records)
+                rows.append((nodes, ways, n_cells, expected, np.nan, np.nan))
+        found = _budget_warnings(sigma, n_records)
+        found += [
+            f"The values of {name!r} are found privately; how many are found, and the error of "
+            "the column, is not known in advance."
+            for name in unlisted
+        ]
+        found += [
+            f"{name!r} has {kinds[name]} values or bins, of which about {size} can be told apart."
+            for name, size in sizes.items()
+            if size < kinds[name]
+        ]
+        return QualityReport(rows, tuple(found), n_records, sigma)
+
+    def quality(
+        self, X: Any = None, *, groups: Any = None, measure_epsilon: float | None = None
+    ) -> QualityReport:
+        """Return the errors of the margins of one, two and three columns of the network.
+
+        Errors expected from noise alone need no data. With `measure_epsilon`, the distances between
+        the network and the records are released too, with noise.
+
+        Parameters
+        ----------
+        X : DataFrame, or array of shape (n_samples, n_columns), default=None
+            The records of the fit, or others with the same columns. Needed to measure errors.
+        groups : array-like of shape (n_samples,), default=None
+            As in `fit`.
+        measure_epsilon : float, default=None
+            Budget of the measured errors, in addition to that of the fit: a second charge to
+            `accountant`, with the `delta`, `order`, `adjacency` and `max_rows` of the estimator.
+
+        Returns
+        -------
+        QualityReport
+        """
+        check_is_fitted(self)
+        if (X is None) != (measure_epsilon is None):
+            raise ValueError("X and measure_epsilon must be given together, or neither of them")
+        sizes = {name: len(states) for name, states in self.states_.items()}
+        margins = [self._margins(sizes, ways) for ways in (1, 2, 3)]
+        measured: dict[Clique, tuple[float, float]] = {}
+        privacy = None
+        if measure_epsilon is not None:
+            measured, privacy = self._measure(X, groups, margins, measure_epsilon)
+        rows = []
+        for nodes in chain.from_iterable(margins):
+            deviations = noise_deviations(self._measurements_, nodes)
+            expected = np.nan
+            if deviations is not None:
+                expected = expected_distance(deviations, self.n_records_)
+            n_cells = prod(sizes[name] for name in nodes)
+            rows.append((nodes, len(nodes), n_cells, expected, *measured.get(nodes, (np.nan,) * 2)))
+        sigma = {**self.sigma_, "cliques": max(self.sigma_["cliques"].values(), default=0.0)}
+        found = _budget_warnings(sigma, self.n_records_) + self._column_warnings()
+        return QualityReport(rows, tuple(found), self.n_records_, sigma, self.privacy_, privacy)
+
+    def _margins(self, sizes: Mapping[Hashable, int], ways: int) -> list[Clique]:
+        return choose_margins(sizes, ways, _MAX_MARGINS, int(self.max_family_cells))
+
+    def _declared_kinds(self) -> tuple[dict[Hashable, int], list[Hashable]]:
+        """Return the numbers of values or bins, and the columns without public values."""
+        if self.schema is None and not self.states and not self.bounds:
+            raise ValueError("schema, or states and bounds, must be given to plan without data")
+        given = self.schema
+        if given is None:
+            given = {**(self.states or {}), **(self.bounds or {})}
+        schema = given if isinstance(given, Schema) else Schema(given)
+        counted = {name: kind for name, kind in schema.columns.items() if kind.is_counted}
+        unlisted = [name for name, kind in counted.items() if isinstance(kind, Names)]
+        sizes = {
+            name: max(1, kind.n_cells - kind.missing)
+            for name, kind in counted.items()
+            if name not in unlisted
+        }
+        return sizes, unlisted
+
+    def _measure(
+        self, X: Any, groups: Any, margins: Sequence[Sequence[Clique]], epsilon: float
+    ) -> tuple[dict[Clique, tuple[float, float]], PrivacyReport]:
+        """Release the distance of each margin of the network from the records.
+
+        A distance is that between counts and whole expected counts, which are released, so it is
+        whole and changes by at most the change of the counts: docs/theory.md, section 17.
+        """
+        check_real("measure_epsilon", epsilon, above=0, allow_infinite=True)
+        meter: Any = copy(self)
+        meter.epsilon = epsilon
+        # The seed of the fit would repeat its noise, and differences of the releases would lose it.
+        meter.random_state = None
+        meter.label = f"{self.label or type(self).__name__}, quality"
+        budget = Budget.from_estimator(meter)
+        with suppress_external_warnings(meter.epsilon != np.inf):
+            records, schema = self._read_records(X)
+            self._check_columns(records.names)
+            if records.n_records == 0:
+                raise ValueError("X must contain at least one record; got 0")
+            counted = select_persons(schema, records, groups, self.max_rows)
+            rows = slice(None) if counted.rows is None else counted.rows
+            codes = {name: self._encode(records, name)[0][rows] for name in self.columns_}
+            bound = ContributionBound().for_person(counted.unit.max_rows)
+            relation = budget.adjacency
+            relation = PERSON_RELATIONS[relation] if counted.unit.is_person else relation
+            whole = calibrate_gaussian(budget.epsilon, budget.delta, budget.order, relation, bound)
+            asked = [nodes for nodes in margins if nodes]
+            parts = [
+                noise_for_distances(part, len(nodes))
+                for part, nodes in zip(
+                    split_gaussian(whole, [1.0] * len(asked)), asked, strict=True
+                )
+            ]
+            joint = JointMechanism.from_mechanisms([whole])
+            generator = meter._charge(*joint.as_charge(), counted.unit)
+            is_public = budget.publishes_size(counted.unit)
+            n_records = counted.n_rows if is_public else self.n_records_
+            measured = {}
+            for part, group in zip(parts, asked, strict=True):
+                distances = np.array([self._distance(n, codes, n_records) for n in group])
+                if not part.is_exact:
+                    distances = part.noisy(distances, generator)
+                for nodes, distance in zip(group, distances.tolist(), strict=True):
+                    measured[nodes] = distance / (2 * n_records), part.sigma / (2 * n_records)
+            report = meter._report(
+                budget, joint.parts, (), counted.unit, counted.n_rows if is_public else None
+            )
+        return measured, report
+
+    def _distance(self, nodes: Clique, codes: Codes, n_records: float) -> float:
+        """Return the exact l1 distance between counts and rounded expected counts."""
+        shape = tuple(len(self.states_[name]) for name in nodes)
+        expected = np.rint(n_records * self.marginal(list(nodes)).to_numpy())
+        return float(np.abs(count_joint(nodes, shape, codes).ravel() - expected).sum())
+
+    def _column_warnings(self) -> list[str]:
+        """Return warnings of columns without information, from the release."""
+        found = []
+        children = {parent for parents in self.structure_.values() for parent in parents}
+        for name, column in self._released_.items():
+            shares = np.where(column.can_draw, column.cell_shares, 0.0)
+            shares = shares * column.group_shares[column.groups]
+            kind = column.domain.kind
+            other = len(kind.states) - 1 if getattr(kind, "other", None) is not None else None
+            if other is not None and shares[other] > _MOST:
+                found.append(
+                    f"Most values of {name!r} are {kind.other!r} ({shares[other]:.0%}): few of its "
+                    "values occur in enough records. Declare its values, or leave the column out."
+                )
+            elif shares[-1] > _MOST and column.can_draw[-1]:
+                found.append(
+                    f"Most values of {name!r} are missing ({shares[-1]:.0%}). If you did not "
+                    "expect that, compare the schema with the code book."
+                )
+            elif len(self.states_[name]) == 1 or column.group_shares.max() > _NEARLY_ALL:
+                found.append(
+                    f"{name!r} carries nothing: nearly all records are in one state of the "
+                    "network, because their values are equal or the noise hides the others."
+                )
+            elif not self.structure_[name] and name not in children and len(self.columns_) > 1:
+                found.append(
+                    f"{name!r} is independent of all other columns in the network: there is no "
+                    "dependence, or the noise hides it."
+                )
+        return found
+
+
+def _budget_warnings(sigma: Mapping[str, float], n_records: float) -> list[str]:
+    """Return warnings of a budget that is too small, from the noise of counts."""
+    if sigma["columns"] and n_records / (2 * sigma["columns"]) < _MIN_RECORDS:
+        return [
+            "The budget is too small to say anything: the noise hides even the shares of a column "
+            "with two values. More records or a larger epsilon are needed."
+        ]
+    if sigma["cliques"] and n_records / (4 * sigma["cliques"]) < _MIN_RECORDS:
+        return [
+            "The budget is too small to say anything about dependences: the noise hides even that "
+            "of two columns with two values each."
+        ]
+    return []

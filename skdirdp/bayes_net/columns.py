@@ -208,6 +208,13 @@ class BinCells:
 Cells = CategoryCells | BinCells
 
 
+def as_mask(answers: Any) -> np.ndarray:
+    """Return the answers of a constraint as truth values; a missing answer is False."""
+    if isinstance(answers, pd.Series):
+        answers = answers.astype("boolean").fillna(False)
+    return np.asarray(answers, dtype=bool)
+
+
 def encode_cells(kind: Any, codes: np.ndarray, is_categorical: bool) -> tuple[Cells, np.ndarray]:
     """Return the cells of a column of a declared kind, and the cell of each encoded value."""
     by_category = isinstance(kind, Categories)
@@ -266,6 +273,11 @@ class ReleasedColumn:
         """Return the same groups, with shares from more precise counts."""
         shares = _compute_shares(self.groups, _estimate_counts(noisy, total, sigma))
         return replace(self, group_shares=shares[0], cell_shares=shares[1])
+
+    def draw_shares(self, counts: np.ndarray, generator: np.random.Generator) -> "ReleasedColumn":
+        """Return the same groups, with shares of cells drawn given true counts."""
+        drawn = generator.standard_gamma(counts + _MIN_COUNT)
+        return replace(self, cell_shares=drawn / np.bincount(self.groups, drawn)[self.groups])
 
     @property
     def has_grouped_categories(self) -> bool:

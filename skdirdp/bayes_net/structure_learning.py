@@ -17,6 +17,7 @@ from ..base import select_categories
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.splitting import noise_for_distances, split_gaussian
+from ..mechanisms.tables import ContributionBound
 from ..numerics.rows import stacks_by_shape
 from ..schema import (
     Categories,
@@ -28,6 +29,7 @@ from ..schema import (
     has_float_dtype,
     raise_faults,
 )
+from ..table_classifier.releases import Releases
 from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
 from .columns import encode_cells
@@ -235,7 +237,8 @@ class ReleaseSchedule:
     """Releases of a fit, one after the other, as parts of one that is charged before.
 
     The Gaussian release `whole` is divided over all steps; `selections` select the states of
-    unlisted columns. A clique has at most `max_cells` cells.
+    unlisted columns. A clique has at most `max_cells` cells. A model of the target gets
+    `target_share`.
     """
 
     def __init__(
@@ -244,8 +247,15 @@ class ReleaseSchedule:
         selections: Sequence[SelectionMechanism],
         n_columns: int,
         max_cells: int,
+        target_share: float = 0.0,
     ):
-        columns, pairs, self._cliques = split_gaussian(whole, _BUDGET_SHARES)
+        network = whole
+        #: Releases of the model of the target; None if it gets no share.
+        self.target: Releases | None = None
+        if target_share > 0:
+            network, part = split_gaussian(whole, [1 - target_share, target_share])
+            self.target = Releases(part, ContributionBound(), n_columns - 1)
+        columns, pairs, self._cliques = split_gaussian(network, _BUDGET_SHARES)
         self._column = split_gaussian(columns, [1.0] * n_columns)[0]
         self._pair = noise_for_distances(pairs, max(1, n_columns * (n_columns - 1) // 2))
         self._selections = selections
@@ -266,6 +276,8 @@ class ReleaseSchedule:
     def start(self, generator: NoiseGenerator | None) -> None:
         """Allow the releases, after the charge, with the generator of the noise."""
         self._generator = generator
+        if self.target is not None:
+            self.target.start(generator)
 
     def _add_noise(self, mechanism: GaussianMechanism, values: np.ndarray) -> np.ndarray:
         if mechanism.is_exact:

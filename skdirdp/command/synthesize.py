@@ -3,10 +3,16 @@
 import argparse
 import sys
 import tempfile
+import warnings
+from datetime import datetime, timezone
+from math import isnan
 from pathlib import Path
 from typing import Any
 
-from ..reporting.pages import write
+from .. import __version__
+from .._messages import plural
+from ..reporting.exports import QualityReport, SheetSection, sheet_text
+from ..reporting.pages import measured_statement, sheet_page, write
 from ..reporting.redact import check_output, is_stream
 from ..schema.files import csv_text, read_mapping
 from .ledger import add_command, open_ledger, real_number, whole_number
@@ -14,7 +20,32 @@ from .schema import load_schema
 from .terminal import EXIT_OK, EXIT_USAGE, CommandError, terminal_width, wrap
 
 _CONSTRAINTS = ("required", "forbidden", "order")
-_MANY_MISSING = 0.5  # share of missing values that suggests a wrong schema
+_SHEET_TITLE = "Data sheet of synthetic records"
+_GOOD_FOR = [
+    "Writing and testing code for the real table: columns, types and domains are the same.",
+    "Teaching, demonstrations and plans of an analysis.",
+    "Shares, means and dependences of the columns whose errors below are small for the purpose.",
+]
+_NOT_GOOD_FOR = [
+    "Statements about single persons: no record belongs to anybody.",
+    "Rare groups and rare combinations: noise of the size below is added to every count.",
+    "Dependences that the network does not have, of more columns than a table has, and formulas "
+    "between numbers.",
+    "Standard errors, tests and intervals from one table as if its records were real: they are "
+    "too small, because they contain neither the noise nor the error of the first sample.",
+]
+_SEVERAL = (
+    "Each table was drawn from its own draw of the network's parameters. Compute the estimate and "
+    "its variance on each of the m tables, as if its records were real. With the variance B "
+    "between the estimates and the mean V of the variances, the variance of the mean estimate is "
+    "T = (1 + 1/m) B - V, with (m - 1) (1 - V / ((1 + 1/m) B))² degrees of freedom "
+    "(skdirdp.inference.combine). The rule V + B/m for missing data is wrong here. Intervals do "
+    "not contain the error of dependences that the network lacks."
+)
+_ONE = (
+    "This is one table. Intervals and tests need several (skdirdp synthesize --tables 20), whose "
+    "estimates skdirdp.inference.combine combines."
+)
 
 
 def add_to(commands: Any) -> None:
@@ -29,7 +60,15 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--rows", type=whole_number, metavar="N", help=about)
     about = "parents of a column (default: 3)"
     parser.add_argument("--max-parents", type=whole_number, default=3, help=about)
+    about = "write M tables for statistical inference, as OUT with numbers (default rows: 5 x IN)"
+    parser.add_argument("--tables", type=whole_number, metavar="M", help=about)
     parser.add_argument("--report", metavar="PAGE", help="write a page about the guarantee")
+    about = "write a page about the errors that are expected from the noise"
+    parser.add_argument("--quality", metavar="PAGE", help=about)
+    about = "budget for measured errors on the page, in addition to --epsilon"
+    parser.add_argument("--measure-epsilon", type=real_number, metavar="E", help=about)
+    about = "write a data sheet for users of the records: .md or .html"
+    parser.add_argument("--sheet", metavar="FILE", help=about)
     add_fit_options(parser)
     parser.set_defaults(run=_synthesize)
 
@@ -65,8 +104,7 @@ def _synthesize(options: argparse.Namespace) -> int:
     if options.structure is not None:
         inputs.append(options.structure)
         constraints = read_mapping(options.structure, "constraints", _CONSTRAINTS)
-    check_writable(options.output, inputs)
-    check_writable(options.report, [*inputs, options.output])
+    outputs = _check_outputs(options, inputs)
     accountant = open_accountant(options)
     print_progress(options, "reading the table")
     table = schema.read_csv(options.table)
@@ -83,14 +121,139 @@ def _synthesize(options: argparse.Namespace) -> int:
         accountant=accountant,
         label=options.label,
     ).fit(table)
-    n_rows = round(model.n_records_) if options.rows is None else options.rows
-    print_progress(options, f"drawing {n_rows} records")
-    records = model.sample(n_rows)
-    write(options.output, csv_text(records, schema), inputs)
+    # The records are written first: a charge for measured errors that is refused loses nothing.
+    first = _write_records(options, model, schema, outputs, inputs)
+    if options.quality is not None or options.sheet is not None:
+        _write_quality(options, model, schema, table, len(outputs))
     if options.report is not None:
         model.privacy_.report(options.report)
-    _summarise(options, model, records)
+    _summarise(options, model, first, outputs)
     return EXIT_OK
+
+
+def _check_outputs(options: argparse.Namespace, inputs: list[str]) -> list[str]:
+    """Return the paths of the tables, after checks of all outputs before any charge."""
+    if options.measure_epsilon is not None and options.quality is None and options.sheet is None:
+        raise CommandError("--measure-epsilon needs --quality or --sheet", EXIT_USAGE)
+    if options.sheet is not None and Path(options.sheet).suffix not in (".md", ".html", ".htm"):
+        raise CommandError("--sheet must be a file that ends in .md or .html", EXIT_USAGE)
+    outputs = [options.output]
+    if options.tables is not None:
+        if options.tables < 2:
+            raise CommandError(f"--tables must be at least 2; got {options.tables}", EXIT_USAGE)
+        if is_stream(options.output):
+            raise CommandError("--tables needs a file as OUT, whose name gets numbers", EXIT_USAGE)
+        path, width = Path(options.output), len(str(options.tables))
+        outputs = [
+            str(path.with_name(f"{path.stem}-{number:0{width}}{path.suffix}"))
+            for number in range(1, options.tables + 1)
+        ]
+    used = [*inputs]
+    for path in (*outputs, options.report, options.quality, options.sheet):
+        check_writable(path, used)
+        used += [] if path is None else [path]
+    return outputs
+
+
+def _write_records(
+    options: argparse.Namespace, model: Any, schema: Any, outputs: list[str], inputs: list[str]
+) -> Any:
+    """Write the synthetic tables, and return the first."""
+    if options.tables is None:
+        n_rows = round(model.n_records_) if options.rows is None else options.rows
+        print_progress(options, f"drawing {plural(n_rows, 'record')}")
+        tables = [model.sample(n_rows)]
+    else:
+        print_progress(options, f"drawing {options.tables} tables")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            tables = model.sample_tables(options.tables, n=options.rows)
+        for each in caught:
+            print(f"skdirdp: {each.message}", file=sys.stderr)
+    for number, (path, records) in enumerate(zip(outputs, tables, strict=True), 1):
+        if len(outputs) > 1:
+            print_progress(options, f"writing table {number} of {len(outputs)}")
+        write(path, csv_text(records, schema), inputs)
+    return tables[0]
+
+
+def _write_quality(
+    options: argparse.Namespace, model: Any, schema: Any, table: Any, n_tables: int
+) -> None:
+    """Write the page about errors and the data sheet."""
+    measured = {}
+    if options.measure_epsilon is not None:
+        print_progress(options, "measuring errors")
+        measured = {"X": table, "measure_epsilon": options.measure_epsilon}
+    quality = model.quality(**measured)
+    if options.quality is not None:
+        quality.report(options.quality)
+    if options.sheet is not None:
+        sections = _sheet_sections(options, model, schema, quality, n_tables)
+        as_text = Path(options.sheet).suffix == ".md"
+        write(options.sheet, (sheet_text if as_text else sheet_page)(_SHEET_TITLE, sections))
+
+
+def _sheet_sections(
+    options: argparse.Namespace, model: Any, schema: Any, quality: QualityReport, n_tables: int
+) -> list[SheetSection]:
+    """Return the sections of the data sheet."""
+    n_records = f"{model.n_records_:,.0f} records"
+    if model.privacy_.n_records is None:
+        n_records = f"about {n_records} (the exact number is protected)"
+    released = (
+        f"{plural(n_tables, 'table')} of synthetic records. A Bayesian network was learnt from "
+        f"{n_records} with differential privacy, and the synthetic records were drawn from it. "
+        "Drawing records costs no privacy, however many are drawn."
+    )
+    measured = quality.measured_privacy
+    statements = [model.privacy_.statement()]
+    if measured is not None:
+        statements.append(measured_statement(measured.statement()))
+    kinds, states = schema.columns, model.states_
+    columns = [
+        (name, kinds[name].describe(), len(states[name]), ", ".join(map(str, above)) or "none")
+        for name, above in ((name, model.structure_[name]) for name in model.columns_)
+    ]
+    left_out = [name for name, kind in kinds.items() if not kind.is_counted]
+    notes = [f"Columns that are left out: {', '.join(map(str, left_out))}."] if left_out else []
+    summary = quality.summary
+    names = ["number of columns", *summary.columns]
+    errors = [
+        [ways, *("unknown" if isnan(value) else f"{value:.3g}" for value in row)]
+        for ways, row in zip(summary.index, summary.to_numpy().tolist(), strict=True)
+    ]
+    explained = (
+        "An error is the share of records that would have to change to turn one distribution into "
+        "the other, as a mean over margins of one, two and three columns. Expected errors are "
+        "those of the noise alone, before post-processing; of margins that are in no released "
+        "table they are unknown."
+    )
+    made = [
+        f"Made on {datetime.now(timezone.utc):%Y-%m-%d at %H:%M} UTC by skdirdp {__version__}, "
+        "class PrivateBayesNet.",
+        f"ε = {options.epsilon:g}, δ = {options.delta:g}, adjacency {options.adjacency!r}, at most "
+        f"{plural(options.max_parents, 'parent')} of a column.",
+        "Columns, bounds and categories were declared in a schema, and are public.",
+    ]
+    if options.ledger is not None:
+        made.append("The release is charged to a ledger of the data set.")
+    warned = [list(quality.warnings)] if quality.warnings else []
+    network = "states are the values or ranges that the network distinguishes, and parents the "
+    network += "columns that a column depends on directly in the network."
+    return [
+        ("What was released", [released]),
+        ("Privacy", statements),
+        (
+            "Columns",
+            [(["column", "domain", "states", "parents"], columns), f"Here, {network}", *notes],
+        ),
+        ("What the records are good for", [_GOOD_FOR]),
+        ("What they are not good for", [_NOT_GOOD_FOR]),
+        ("Errors", [explained, (names, errors), *warned]),
+        ("Intervals and tests", [_SEVERAL if n_tables > 1 else _ONE]),
+        ("Provenance", [made]),
+    ]
 
 
 def check_writable(path: str | None, inputs: list[str]) -> None:
@@ -105,21 +268,17 @@ def check_writable(path: str | None, inputs: list[str]) -> None:
             pass
 
 
-def _summarise(options: argparse.Namespace, model: Any, records: Any) -> None:
+def _summarise(options: argparse.Namespace, model: Any, records: Any, outputs: list[str]) -> None:
     edges = sum(map(len, model.structure_.values()))
+    written = outputs[0] if len(outputs) == 1 else f"{outputs[0]} to {outputs[-1]}"
     lines = [
-        f"Wrote {options.output}: {len(model.columns_)} columns, connected by {edges} edges",
+        f"Wrote {written}: {len(model.columns_)} columns, connected by {edges} edges",
         model.privacy_.statement(),
     ]
-    if options.report is not None:
-        lines.append(f"Wrote {options.report}")
-    # Computed from the synthetic records, which are private.
-    lines += [
-        f"Most values of {name!r} are missing in {options.output}; if you did not expect that, "
-        "compare the schema with the code book"
-        for name in records
-        if records[name].isna().mean() > _MANY_MISSING
-    ]
+    pages = (options.quality, options.sheet, options.report)
+    lines += [f"Wrote {path}" for path in pages if path is not None]
+    # Computed from the release: columns without information, and a budget that is too small.
+    lines += model.quality().warnings
     print(wrap(lines, terminal_width()))
 
 

@@ -615,14 +615,16 @@ def combine(
     -----
     With the variance B between the tables and the mean V of `variances`, the variance is
     ``(1 + 1/m) B - V`` (Raghunathan, Reiter and Rubin, 2003), and ``(1 + 1/m) B`` for draws of
-    parameters. The generator must draw a new model from the posterior for each table. If its
-    model is wrong, the intervals are wrong too.
+    parameters. An interval is never wider than the one with ``(1 + 1/m) B`` and m - 1 degrees of
+    freedom, which is valid for all V. The generator must draw a new model from the posterior for
+    each table, as `sample_tables` of networks does, and records that are independent given the
+    model. If its model is wrong, the intervals are wrong too.
 
     Examples
     --------
     >>> from skdirdp.inference import combine
     >>> combine([0.21, 0.24, 0.19, 0.22, 0.25], [1e-4] * 5)
-    Estimate(0.222, low=0.1438, high=0.3002, confidence=0.95)
+    Estimate(0.222, low=0.1494, high=0.2946, confidence=0.95)
     """
     check_real("confidence", confidence, above=0, below=1)
     found = check_real_array("values", values)
@@ -643,10 +645,12 @@ def combine(
             "tables, which is too large. More tables, or more records in each, help",
             stacklevel=2,
         )
-        within = np.where(total <= 0, 0.0, within)
-        total = between - within
     with np.errstate(divide="ignore", invalid="ignore"):
         degrees = (m - 1) * (1 - np.where(between > 0, within / between, 0.0)) ** 2
-    reach = student.ppf((1 + confidence) / 2, degrees) * np.sqrt(total)
+        reach = student.ppf((1 + confidence) / 2, degrees) * np.sqrt(total)
+    # Without the subtraction, the interval is too wide rather than too narrow. With nearly no
+    # degrees of freedom it is still the narrower one.
+    widest = student.ppf((1 + confidence) / 2, m - 1) * np.sqrt(between)
+    reach = np.where(total > 0, np.fmin(reach, widest), widest)
     centre = found.mean(axis=0)
     return Estimate(centre, centre - reach, centre + reach, confidence)

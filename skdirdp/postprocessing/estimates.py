@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from scipy.special import gdtrib
 
 from .._validation import check_real
 from ..mechanisms.tables import Noise
@@ -19,6 +21,11 @@ from .mixture import (
     cell_variances,
     estimate_shares,
 )
+
+# Variable that numbers the draws of tables.
+_DRAW = object()
+# Gamma variables are positive.
+_TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +177,70 @@ def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndar
     return estimate_shares([stack.variable_cells(0)], HISTOGRAMS)[0].shares[0]
 
 
-def project_counts(values: np.ndarray, total: float) -> np.ndarray:
-    """Return the nearest non-negative numbers with the given sum."""
-    falling = np.sort(values)[::-1]
-    excess = (np.cumsum(falling) - total) / np.arange(1, len(values) + 1)
-    last = np.flatnonzero(falling > excess)[-1]
-    return np.maximum(values - excess[last], 0.0)
+def project_counts(values: np.ndarray, total: Any) -> np.ndarray:
+    """Return the nearest non-negative numbers with the given sum, along the last axis."""
+    falling = np.sort(values, axis=-1)[..., ::-1]
+    total = np.asarray(total)[..., np.newaxis]
+    excess = (np.cumsum(falling, axis=-1) - total) / np.arange(1, values.shape[-1] + 1)
+    # The condition holds for the largest values, and for no other.
+    n_positive = np.sum(falling > excess, axis=-1, keepdims=True)
+    return np.maximum(values - np.take_along_axis(excess, n_positive - 1, axis=-1), 0.0)
+
+
+def draw_counts(
+    tables: Sequence[NoisyTable],
+    total: float | None,
+    n_draws: int,
+    generator: np.random.Generator,
+) -> list[np.ndarray]:
+    """Draw the true counts of tables, given the noisy ones.
+
+    A draw is a noisy table minus new noise: the confidence distribution of the true counts. The
+    tables of a draw are made consistent, and replaced by the nearest ones without negative
+    counts.
+
+    Parameters
+    ----------
+    tables : sequence of NoisyTable
+    total : float, optional
+        The public number of records in each table. If None, it is estimated.
+    n_draws : int
+    generator : Generator
+
+    Returns
+    -------
+    list of ndarray of shape (n_draws, ...)
+        Non-negative counts of each table, with one dimension for each variable.
+    """
+    # The draws are one more variable of all tables, so each draw is consistent by itself.
+    moved = []
+    for table in tables:
+        counts = _denoise(table, n_draws, generator)
+        if total is not None:
+            off = total - counts.reshape(n_draws, -1).sum(axis=1)
+            counts += (off / table.counts.size).reshape(-1, *[1] * table.counts.ndim)
+        moved.append(NoisyTable(counts, table.noise, (_DRAW, *table.axes)))
+    flat = [each.counts.reshape(n_draws, -1) for each in make_consistent(moved)]
+    return [
+        project_counts(each, np.maximum(each.sum(axis=1), 1.0)).reshape(table.counts.shape)
+        for each, table in zip(flat, moved, strict=True)
+    ]
+
+
+def _denoise(table: NoisyTable, n_draws: int, generator: np.random.Generator) -> np.ndarray:
+    """Return noisy counts minus new noise, of shape (n_draws, ...)."""
+    noise, shape = table.noise, (n_draws, *table.counts.shape)
+    if noise.per_count:
+        # Gamma variables of shape r x + alpha: the shapes at which the observed variable is a
+        # uniformly drawn quantile.
+        r = 1 / noise.per_count
+        alpha = noise.variance * r**2
+        observed = np.broadcast_to(np.maximum(r * table.counts + alpha, _TINY), shape)
+        return (gdtrib(1.0, generator.random(shape), observed) - alpha) / r
+    deviation = np.sqrt(noise.variance)
+    if noise.is_laplace:
+        return table.counts - generator.laplace(scale=deviation / np.sqrt(2), size=shape)
+    return table.counts - deviation * generator.standard_normal(shape)
 
 
 def _estimate_by_width(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:

@@ -1,9 +1,16 @@
-"""Exports of a guarantee: for a registry of deployments, a model card, and SACRO-ML."""
+"""Exports of a guarantee and of a release: registries, SACRO-ML, cards, quality, data sheets."""
 
-from collections.abc import Sequence
+import html
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
+import pandas as pd
+
 from ..accounting.attacks import AttackBounds
+from .pages import quality_page, write
 from .statements import (
     EXAMPLE_RATE,
     Claim,
@@ -12,6 +19,7 @@ from .statements import (
     number,
     percent_up,
     terms,
+    visible,
 )
 
 _CURATORS_FIELDS = (
@@ -76,7 +84,7 @@ def card_sections(
     claim: Claim, statement: str, attacks: AttackBounds, not_covered: Sequence[str]
 ) -> dict[str, str]:
     """Return sections of a model card, in Markdown, by title."""
-    rows = [("protected against", claim.against), ("ε", number(claim.epsilon))]
+    rows = [("protected change", claim.against), ("ε", number(claim.epsilon))]
     if claim.holds:
         rows.append(("at", terms(claim)))
     rate = float(attacks.true_positive_rate(EXAMPLE_RATE))
@@ -110,3 +118,125 @@ def sacro_fields(
         "largest_Advantage": percent_up(attacks.advantage()),
     }
     return {"safemodel": [check]}
+
+
+@dataclass(frozen=True)
+class QualityReport:
+    """Errors of the margins of synthetic records: expected from noise, and measured.
+
+    An error is the total variation distance between two distributions: the share of records that
+    would have to change. Expected errors are those of the noisy tables before post-processing,
+    which usually reduces them.
+
+    Attributes
+    ----------
+    rows : sequence of tuple
+        Rows of `errors`.
+    warnings : tuple of str
+        Sentences about columns without information, and about a budget that is too small.
+    n_records : float
+        Number of records, public or released.
+    sigma : dict of float
+        Standard deviation of the noise of counts of columns and of cliques.
+    privacy : PrivacyReport or None
+        Guarantee of the fit; None if it is planned.
+    measured_privacy : PrivacyReport or None
+        Guarantee of the measured errors; None if none were measured.
+
+    Examples
+    --------
+    >>> from skdirdp import PrivateBayesNet
+    >>> model = PrivateBayesNet({"sex": ["f", "m"], "city": ["x", "y", "z"]}, epsilon=0.5)
+    >>> planned = model.planned_quality(500)
+    >>> planned.summary["expected"].round(2).to_dict()
+    {1: 0.06, 2: 0.06}
+    """
+
+    rows: Sequence[tuple[tuple[Hashable, ...], int, int, float, float, float]]
+    warnings: tuple[str, ...]
+    n_records: float
+    sigma: Mapping[str, float]
+    privacy: Any = None
+    measured_privacy: Any = None
+
+    @property
+    def errors(self) -> pd.DataFrame:
+        """Error of each margin.
+
+        Columns are the "columns" of the margin, their number ("ways"), the number of "cells", the
+        "expected" and the "measured" error, and the "noise" of the measured error, which is a
+        standard deviation. The expected error is missing if no released table has all columns.
+        """
+        names = ["columns", "ways", "cells", "expected", "measured", "noise"]
+        frame = pd.DataFrame(list(self.rows), columns=names)
+        return frame if self.measured_privacy is not None else frame.iloc[:, :4]
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """Mean errors of the margins of one, two and three columns."""
+        by_ways = self.errors.groupby("ways")
+        frame = pd.DataFrame(
+            {
+                "margins": by_ways.size(),
+                "in a table": by_ways["expected"].count(),
+                "expected": by_ways["expected"].mean(),
+                "largest expected": by_ways["expected"].max(),
+            }
+        )
+        if self.measured_privacy is not None:
+            frame["measured"] = by_ways["measured"].mean()
+            frame["noise"] = by_ways["noise"].mean() / frame["margins"] ** 0.5
+        return frame
+
+    def to_html(self) -> str:
+        """Return a page about the quality, as one HTML file."""
+        return quality_page(self)
+
+    def report(self, path: "str | PathLike[str]") -> str:
+        """Write a page about the quality, as one HTML file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            An existing file is replaced. Only its owner can read a new one.
+
+        Returns
+        -------
+        str
+            The path of the file.
+        """
+        return write(path, self.to_html())
+
+    def __str__(self) -> str:
+        return "\n".join([self.summary.round(4).to_string(), *self.warnings])
+
+    def _repr_html_(self) -> str:
+        warned = "".join(f"<li>{html.escape(visible(text))}</li>" for text in self.warnings)
+        return f"{self.summary.round(4).to_html()}<ul>{warned}</ul>"
+
+
+#: Title of a section of a data sheet, with paragraphs, lists and tables (columns and rows).
+SheetSection = tuple[str, Sequence[Any]]
+
+
+def sheet_text(title: str, sections: Sequence[SheetSection]) -> str:
+    """Return a data sheet in Markdown: a part is a paragraph, a list, or a table as a tuple."""
+    lines = [f"# {_markdown(title)}"]
+    for name, parts in sections:
+        lines.append(f"## {_markdown(name)}")
+        for part in parts:
+            if isinstance(part, str):
+                lines.append(_markdown(part))
+            elif isinstance(part, list):
+                lines.append("\n".join(f"- {_markdown(item)}" for item in part))
+            else:
+                columns, rows = part
+                cells = [columns, ["---"] * len(columns), *rows]
+                lines.append("\n".join(f"| {' | '.join(map(_markdown, row))} |" for row in cells))
+    return "\n\n".join(lines) + "\n"
+
+
+def _markdown(value: Any) -> str:
+    """Return a value on one line, with characters escaped that Markdown or HTML would interpret."""
+    text = " ".join(visible(value).split())
+    return text if text == "---" else re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text)

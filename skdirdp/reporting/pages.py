@@ -29,20 +29,32 @@ from .statements import (
 
 #: Not covered by any statement of differential privacy: docs/statement.md.
 _NEVER_COVERED = (
-    "What can be learnt about everybody. If smokers fall ill more often, a private model says "
-    "so, and a reader then knows it of every smoker, whether or not they are in the data.",
-    "Groups. The numbers on this page are for one at a time. A secret that several share, such as "
-    "a family, is protected less, the more they are.",
+    "What can be learnt about everybody. If smokers fall ill more often, a published model may "
+    "show it, and a reader then knows it of every smoker, whether or not they are in the data.",
+    "Groups. The numbers on this page are for one record, or one person if the page says so. A "
+    "secret that several share, such as a family, is protected less, the more they are.",
     "What was declared public: names of columns, categories, classes, limits of values, the "
     "structure of a network, a vocabulary. The number of records is public too, unless the page "
-    "says that it is hidden whether one was used.",
-    "Steps outside: how records were collected, cleaned, selected and joined; scores on exact "
-    "held-out records, and settings chosen by looking at them.",
+    "says that it is hidden whether a record was used.",
+    "Steps before and after: how records were collected, cleaned, selected and joined; exact "
+    "scores of a model on private records, and settings chosen by looking at them.",
     "The source: the data themselves, copies, backups and logs need their own protection.",
     "How long a computation takes, and how much memory it needs.",
     "A legal conclusion. Whether a publication is anonymous in the sense of a law is for a "
     "lawyer to judge.",
 )
+_QUALITY_TEXT = (
+    "An error is the share of records that would have to change to turn one distribution into the "
+    "other (the total variation distance). Expected errors are those of the noise alone, before "
+    "post-processing, which usually reduces them; no records are needed for them. Measured errors "
+    "are distances from the records, with noise of the given standard deviation; they include what "
+    "the network does not represent, and may be negative by chance."
+)
+_NO_TABLE_TEXT = (
+    "A dash: no released table has all these columns, so the network assumes independence given "
+    "others, and the error is not known from the noise."
+)
+_MOST_ERRORS = 20  # margins of several columns on the page
 # A page of more figures takes browsers seconds to show.
 _MOST_TABLES = 40
 #: False-positive rates and prior probabilities of the tables about attacks.
@@ -143,9 +155,16 @@ def not_covered(also: Sequence[str] = ()) -> Markup:
 
 
 def in_plain_words(
-    claim: Claim, attacks: AttackBounds, leaks: Sequence[str] = (), what: str = "the model"
+    claim: Claim,
+    attacks: AttackBounds,
+    leaks: Sequence[str] = (),
+    what: str = "the model",
+    note: str = "",
 ) -> Markup:
-    """Return the section that answers what is protected, against whom, how strongly, what not."""
+    """Return the section that answers what is protected, against whom, how strongly, what not.
+
+    `note` is added to the answer of how strongly.
+    """
     title = "In plain words"
     if not claim.holds:
         return section(title, tag("p", f"Nothing is protected: {what} was made without noise."))
@@ -157,18 +176,19 @@ def in_plain_words(
     shown = ""
     if claim.adjacency == "replace":
         shown = (
-            " A record is one row of the data. It is not hidden who is in the data, nor how many "
-            "records there are."
+            " A record is one row of the data. If a person has several rows, each row is protected "
+            "by itself, and the person is protected less. Names are not published, but nothing is "
+            "promised about who is in the data, nor about how many records there are."
         )
     answers = [
-        ("What is protected?", f"{hidden}. All others are protected in the same way.{shown}"),
+        ("What is protected?", f"{hidden}, whichever it is.{shown}"),
         (
             "Against whom?",
             f"Against everybody who sees {what}, now and later, even if they know all other "
             "records, have other data, and have the fastest computers. Not against those who have "
             "the data themselves.",
         ),
-        ("How strongly?", *_strength(claim, attacks, what)),
+        ("How strongly?", *_strength(claim, attacks, what), *([tag("p", note)] if note else [])),
         (
             "What is not protected?",
             *(tag("span", f"{sentence} ", class_="warn") for sentence in leaks),
@@ -197,12 +217,13 @@ def _strength(claim: Claim, attacks: AttackBounds, what: str) -> list[Any]:
         f"it, even the best guess is right in at most {guess} of cases."
     )
     alarm = (
-        "Now they want to be surer, and raise an alarm only if one answer looks right. If it is "
-        "wrong this is a false alarm, and if it is right a detection. Without "
-        f"{what}, somebody who accepts false alarms in {few} of the cases where the answer is "
-        f"wrong detects {few} of the cases where it is right. With it, at most {found} are "
-        "detected. The first table says the same for other rates. The second shows how sure an "
-        f"alarm can make somebody, with {few} false alarms."
+        "Now suppose that they look for one of the two answers, for example that a person is ill, "
+        "and raise an alarm only if they are nearly sure. An alarm about somebody who is not ill "
+        "is a false alarm, and an alarm about somebody who is ill is a detection. Somebody who "
+        f"guesses without {what} and raises false alarms for {few} of those who are not ill "
+        f"detects {few} of those who are. With it, at most {found} are detected. The first table "
+        "has other rates. The second table is about the rare cases in which there is an alarm: how "
+        f"sure it can make somebody who was less sure before, at {few} false alarms."
     )
     alarms = ["false alarms", "detections, at most"]
     rates = [(percent_up(x), percent_up(float(attacks.true_positive_rate(x)))) for x in _RATES]
@@ -312,6 +333,95 @@ def crosstab_page(
     return page("Private tables", [*parts, not_covered(exceptions_to(report.not_covered))])
 
 
+def quality_page(quality: Any) -> str:
+    """Return the page of a `QualityReport`."""
+    privacy, measured = quality.privacy, quality.measured_privacy
+    if quality.warnings:
+        found = [tag("li", tag("span", text, class_="warn")) for text in quality.warnings]
+        warned = tag("ul", *found)
+    else:
+        warned = tag("p", "None.")
+    summary, errors = quality.summary, quality.errors
+    sources = ["expected"] if measured is None else ["expected", "measured", "noise"]
+    answers = [("records", f"{quality.n_records:,.0f}")]
+    if privacy is not None:
+        answers.append(("ε of the release", number(privacy.epsilon)))
+    if measured is not None:
+        answers.append(("ε of the measured errors", number(measured.epsilon)))
+    answers += [
+        ("noise of a column's counts, σ", f"{quality.sigma['columns']:,.1f}"),
+        ("noise of a table's counts, σ", f"{quality.sigma['cliques']:,.1f}"),
+    ]
+    names = ["columns", "margins", "in a table", "expected", "largest"]
+    if measured is not None:
+        names += ["measured", "± noise"]
+    rows = [
+        (ways, *map(int, line[:2]), *(_share(value) for value in line[2:]))
+        for ways, line in zip(summary.index, summary.to_numpy().tolist(), strict=True)
+    ]
+    single = errors[errors["ways"] == 1]
+    several = errors[errors["ways"] > 1].sort_values(sources[:2][-1], ascending=False)
+    parts = [
+        facts(answers),
+        section("Warnings", warned),
+        section(
+            "Errors by number of columns",
+            tag("p", _QUALITY_TEXT),
+            wide(table(names, rows, numbers=names)),
+        ),
+        section("Columns", _errors_table(single, sources)),
+        section(
+            "Largest errors of several columns",
+            _errors_table(several.head(_MOST_ERRORS), sources),
+            tag("p", _NO_TABLE_TEXT, class_="soft small"),
+        ),
+    ]
+    if measured is not None:
+        text = "The measured errors were released with noise, within a budget of their own."
+        sentence = measured_statement(measured.statement())
+        parts.append(section("Measured errors", tag("p", text), tag("p", sentence)))
+    if privacy is not None:
+        parts.insert(0, statement(privacy.statement()))
+        parts.append(not_covered(exceptions_to(privacy.not_covered)))
+    planned = "Planned quality" if privacy is None else "Quality"
+    return page(f"{planned} of synthetic records", parts)
+
+
+def measured_statement(sentence: str) -> str:
+    """Return the statement of a model as that of measured errors."""
+    return sentence.replace("The published model was", "The measured errors were", 1)
+
+
+def _errors_table(errors: Any, sources: Sequence[str]) -> Markup:
+    """Return a table of the errors of margins."""
+    names = ["columns", "cells", *sources]
+    shown = [f"± {name}" if name == "noise" else name for name in names]
+    rows = [
+        (", ".join(map(str, columns)), cells, *map(_share, values))
+        for columns, cells, *values in errors[names].itertuples(index=False)
+    ]
+    return wide(table(shown, rows, numbers=shown[1:]))
+
+
+def _share(value: float) -> str:
+    """Return an error with three decimals, and a dash if it is unknown."""
+    return "–" if math.isnan(value) else f"{value:.3f}"
+
+
+def sheet_page(title: str, sections: Sequence[tuple[str, Sequence[Any]]]) -> str:
+    """Return a data sheet as a page: a part is a paragraph, a list, or a table as a tuple."""
+
+    def element(part: Any) -> Markup:
+        if isinstance(part, str):
+            return tag("p", part)
+        if isinstance(part, list):
+            return tag("ul", *(tag("li", item) for item in part))
+        columns, rows = part
+        return wide(table(columns, rows))
+
+    return page(title, [section(name, *map(element, parts)) for name, parts in sections])
+
+
 def _table_figure(
     name: str, columns: tuple[Any, ...], categories: Mapping[Any, Sequence[Any]], estimates: Any
 ) -> Any:
@@ -364,7 +474,7 @@ def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]
     elif claim.delta is not None:
         answers.append(("δ", number(claim.delta)))
     released = str(sum(count for _, count in mechanisms))
-    answers += [("protected against", claim.against), ("tables released", released)]
+    answers += [("protected change", claim.against), ("tables released", released)]
     mark = (claim.epsilon, claim.delta) if claim.delta is not None and claim.holds else None
     caption = "For each ε, the smallest δ that holds with it: smaller is more private."
     try:
@@ -408,7 +518,7 @@ def _releases(
     ]
     if not steps:
         columns, rows = columns[1:], [row[1:] for row in rows]
-    note = "Releases are composed exactly; their epsilons alone add up to more than the whole."
+    note = "The ε of the whole is computed exactly. It is less than the sum of several parts."
     return [wide(table(columns, rows, numbers=columns[-2:])), tag("p", note, class_="soft small")]
 
 

@@ -4,6 +4,15 @@ import pytest
 
 from benchmarks.experiment import Settings
 from benchmarks.experiments.synthesis import DELTA, OURS, Synthesis, load, margin_distance
+from benchmarks.experiments.synthesis_target import (
+    NAIVE_BAYES,
+    NETWORK,
+    NO_TARGET,
+    OWN,
+    PREDICTIONS,
+    REAL,
+    SynthesisTarget,
+)
 
 
 def test_the_quick_version_learns_more_than_chance(quick):
@@ -51,3 +60,33 @@ def test_verdicts_are_about_runs_that_ended():
     assert near.holds
     assert near.found.startswith("2 of 2")
     assert near.found.endswith("200 times faster")
+
+
+def test_predictions_of_a_target_are_measured(quick, paper_data):
+    results = quick("synthesis-target")
+    assert set(results["method"]) == {NETWORK, NO_TARGET, NAIVE_BAYES, REAL}
+    assert set(PREDICTIONS) < set(results["prediction"])
+    means = results.groupby(["method", "epsilon", "prediction"])["auc"].mean()
+    assert means[REAL].min() > 0.7
+    assert means[NETWORK, 30.0].min() > 0.6
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.03])
+@pytest.mark.parametrize("fall", [0.0, 0.01])
+def test_verdicts_find_a_fall_with_the_budget_and_a_gap_to_naive_bayes(gap, fall):
+    rng = np.random.default_rng(0)
+    rows = [
+        (NETWORK, prediction, epsilon, split, auc - gap + 0.05 * split + 1e-4 * rng.normal())
+        for prediction in PREDICTIONS
+        for epsilon, auc in ((0.3, 0.6), (1.0, 0.65), (3.0, 0.651 - fall))
+        for split in range(5)
+    ]
+    rows += [(NO_TARGET, "", epsilon, 0, np.nan) for epsilon in (0.3, 1.0, 3.0)]
+    rows += [(NAIVE_BAYES, OWN, 1.0, split, 0.66 + 0.05 * split) for split in range(5)]
+    results = pd.DataFrame(rows, columns=["method", "prediction", "epsilon", "split", "auc"])
+    results = results.assign(data="bank", rows=5000, pairs=0.1, triples=0.2, seconds=1.0)
+    results.loc[results["method"] == NETWORK, "seconds"] = 3.5 if fall else 2.5
+    *claims, costs = SynthesisTarget().claims(results)
+    assert all(claim.holds == (fall == 0) for claim in claims[::2])
+    assert all(claim.holds == (gap == 0) for claim in claims[1::2])
+    assert costs.holds == (fall == 0)

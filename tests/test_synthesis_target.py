@@ -1,0 +1,333 @@
+"""Networks with a target: its released model, predictions, and the labels of records."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivateBayesNet, Schema
+from skdirdp.bayes_net.base import TargetModel
+from skdirdp.mechanisms.splitting import calibrate_gaussian
+from skdirdp.mechanisms.tables import ContributionBound
+from skdirdp.schema import as_records
+
+from .test_attacks import DELTA, EPSILON, best_accuracy, claim_holds
+from .test_synthesis import BOUNDS, STATES, WORST, people
+from .transcripts import fit_beside, listening, log_likelihood_ratio, squared_distance
+
+SYMPTOMS = [f"symptom {i}" for i in range(12)]
+
+
+def patients(n=6000, seed=0):
+    """Twelve symptoms, each of which depends on the illness a little."""
+    rng = np.random.default_rng(seed)
+    ill = rng.random(n) < 0.3
+    chances = np.where(ill[:, np.newaxis], 0.6, 0.4)
+    table = pd.DataFrame(rng.random((n, len(SYMPTOMS))) < chances, columns=SYMPTOMS)
+    return table.assign(ill=ill)
+
+
+DECLARED = Schema(
+    dict.fromkeys([*SYMPTOMS, "ill"], Schema.categories([False, True], missing=False))
+)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return PrivateBayesNet(DECLARED, target="ill", epsilon=3.0).fit(patients())
+
+
+# The guarantee ---------------------------------------------------------------------
+
+
+def neighbours(adjacency):
+    others, first, second = WORST[adjacency]
+    tables = [pd.concat([others, one], ignore_index=True).astype(int) for one in (first, second)]
+    return tables, {name: [0, 1, 2] for name in others}
+
+
+@pytest.mark.parametrize("adjacency", WORST)
+def test_worst_neighbours_use_nearly_the_charge(adjacency):
+    """The bound on residual sums is attained only by models that are confident and wrong."""
+    (X, other), states = neighbours(adjacency)
+    model = PrivateBayesNet(states=states, target=0, epsilon=50.0, adjacency=adjacency)
+    _, _, steps, replayed = fit_beside(model, X, other)
+    ((charged, releases),) = model.privacy_.mechanisms
+    allowed = charged.contribution.squared_norm(adjacency) / charged.sigma**2
+    assert releases == 1
+    assert 0.9 * allowed < squared_distance(steps, replayed) <= allowed
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("target", ["works", "income"])
+def test_no_neighbours_exceed_the_charge(adjacency, target):
+    rng = np.random.default_rng(0)
+    X = people(300).astype({"works": object})
+    X.loc[::7, "works"] = None
+    for _ in range(4):
+        other = X.copy()
+        row = int(rng.choice([0, 3]))  # without and with a label
+        if adjacency == "replace":
+            other.iloc[row] = people(1, seed=rng.integers(1000)).iloc[0]
+            other = other.astype(X.dtypes)
+        else:
+            other = other.drop(index=row)
+        model = PrivateBayesNet(
+            states=STATES,
+            bounds=BOUNDS,
+            target=target,
+            adjacency=adjacency,
+            epsilon=rng.choice([0.5, 5.0, 50.0]),
+        )
+        one, two, steps, replayed = fit_beside(model, X, other)
+        ((charged, _),) = model.privacy_.mechanisms
+        allowed = charged.contribution.squared_norm(adjacency) / charged.sigma**2
+        assert squared_distance(steps, replayed) <= allowed
+        # The model depends on the releases alone.
+        assert (one._target_model_ is None) == (two._target_model_ is None)
+        if one._target_model_ is not None:
+            for a, b in zip(
+                one._target_model_.model.effects, two._target_model_.model.effects, strict=True
+            ):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_a_person_with_several_records_is_within_the_charge():
+    X = people(200)
+    X = pd.concat([X, X.iloc[[0, 0, 0]]], ignore_index=True)
+    groups = [*range(200), 0, 0, 0]
+    model = PrivateBayesNet(
+        states=STATES,
+        bounds=BOUNDS,
+        target="works",
+        adjacency="add_remove",
+        max_rows=3,
+        epsilon=20.0,
+    )
+    others = [i for i in range(203) if groups[i] != 0]
+    with listening() as steps:
+        model.fit(X, groups=groups)
+    with listening([drawn for *_, drawn in steps]) as replayed:
+        PrivateBayesNet(**model.get_params()).fit(
+            X.iloc[others], groups=[groups[i] for i in others]
+        )
+    ((charged, _),) = model.privacy_.mechanisms
+    allowed = 9 / charged.sigma**2
+    assert allowed / 2 < squared_distance(steps, replayed) <= allowed
+
+
+@pytest.mark.parametrize(
+    "adjacency", ["add_remove", pytest.param("replace", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("factor", [1, 2])
+def test_an_attack_on_all_steps_is_within_the_claim_and_no_smaller_one(
+    adjacency, factor, monkeypatch
+):
+    monkeypatch.setattr(TargetModel, "match_shares", lambda self, *network: self)  # slow
+    (X, other), states = neighbours(adjacency)
+
+    def play(first):
+        model = PrivateBayesNet(
+            states, target=0, epsilon=factor * EPSILON, delta=DELTA, adjacency=adjacency
+        )
+        truth, lie = (X, other) if first else (other, X)
+        _, _, steps, replayed = fit_beside(model, truth, lie)
+        return (log_likelihood_ratio(steps, replayed) > 0) == first
+
+    def claimed(epsilon):
+        charged = calibrate_gaussian(epsilon, DELTA, None, adjacency, ContributionBound())
+        return best_accuracy(float(charged.delta(0.0)))
+
+    rng = np.random.default_rng(factor)
+    holds = claim_holds(play, claimed(EPSILON), claimed(2 * EPSILON), rng)
+    assert holds == (factor == 1)
+
+
+def test_a_fit_is_charged_once_and_its_statement_names_the_target():
+    accountant = PrivacyAccountant(epsilon=2.0, delta=1e-4)
+    model = PrivateBayesNet(DECLARED, target="ill", accountant=accountant).fit(patients(500))
+    assert len(accountant.history()) == 1
+    assert "tables and residual sums of the target" in str(model.privacy_)
+    plain = PrivateBayesNet(DECLARED).fit(patients(500))
+    assert "target" not in str(plain.privacy_)
+
+
+def test_the_target_takes_a_share_of_the_noise_of_the_network():
+    plain, targeted = (PrivateBayesNet(target=target).planned_sigma(10) for target in (None, "ill"))
+    ratios = [targeted[step] / plain[step] for step in plain]
+    np.testing.assert_allclose(ratios, ratios[0])
+    assert 1.1 < ratios[0] < 1.3
+
+
+# Predictions -----------------------------------------------------------------------
+
+
+def test_predictions_keep_up_with_naive_bayes():
+    """A network without edges has the target's model all the same."""
+    X, test = patients(), patients(seed=1)
+    budget = {"epsilon": 1.0}
+    model = PrivateBayesNet(DECLARED, target="ill", max_parents=0, **budget).fit(X)
+    bayes = DirichletCategoricalNB(n_categories=2, classes=[False, True], **budget)
+    bayes.fit(X[SYMPTOMS].astype(int), X["ill"])
+    ours, theirs = (
+        roc_auc_score(test["ill"], p[:, 1])
+        for p in (model.predict_proba(test), bayes.predict_proba(test[SYMPTOMS].astype(int)))
+    )
+    assert ours > theirs - 0.02
+    assert ours > 0.75
+
+
+def test_another_target_after_the_fit_is_predicted_by_the_network():
+    X = patients(50, seed=2)
+    fitted = PrivateBayesNet(DECLARED, target="ill").fit(patients())
+    fitted.set_params(target=SYMPTOMS[0])
+    p = fitted.predict_proba(X)
+    others = [name for name in X if name != SYMPTOMS[0]]
+    np.testing.assert_array_equal(p, fitted._predict_by_network(as_records(X, None), others))
+    assert len(fitted.sample(10)) == 10
+
+
+def test_columns_that_are_left_out_are_unknown_to_the_network(fitted):
+    X = patients(20, seed=2)[SYMPTOMS[:3]]
+    p = fitted.predict_proba(X)
+    np.testing.assert_array_equal(p, fitted._predict_by_network(as_records(X, None), SYMPTOMS[:3]))
+
+
+def test_a_missing_value_that_is_not_a_state_has_the_mean_effect():
+    kinds = dict.fromkeys([*SYMPTOMS, "ill"], Schema.categories([False, True]))
+    X = patients().astype(object)
+    model = PrivateBayesNet(Schema(kinds), target="ill", epsilon=3.0).fit(X)
+    one = X.iloc[:1].copy()
+    one[SYMPTOMS[0]] = None
+    unknown = model.predict_proba(one)
+    known = [model.predict_proba(one.assign(**{SYMPTOMS[0]: v})) for v in (False, True)]
+    logits = np.log([p[0, 1] / p[0, 0] for p in (known[0], unknown, known[1])])
+    assert logits[0] < logits[1] < logits[2]
+
+
+# Records ---------------------------------------------------------------------------
+
+
+def test_a_missing_answer_of_a_constraint_drops_the_record():
+    """Comparisons of nullable numbers with a missing value are neither true nor false."""
+    X = people(2000).astype({"age": "Int64"})
+    X.loc[::4, "age"] = pd.NA
+    kinds = {"age": Schema.numbers(18, 90), "works": Schema.categories([False, True])}
+    model = PrivateBayesNet(Schema(kinds), target="works", epsilon=10.0).fit(X[[*kinds]])
+    assert model.sample(1000, random_state=0)["age"].isna().any()
+    records = model.sample(1000, random_state=0, where=lambda r: r["age"] < 60)
+    assert len(records) == 1000
+    assert (records["age"] < 60).all()
+
+
+def test_labels_of_records_follow_the_model(fitted):
+    records = fitted.sample(40_000, random_state=0)
+    codes = {name: records[name].to_numpy().astype(int) for name in SYMPTOMS}
+    p = fitted._target_model_.record_probabilities(codes)[:, 1]
+    for low, high in ((0.0, 0.2), (0.2, 0.5), (0.5, 1.0)):
+        inside = (p >= low) & (p < high)
+        assert records["ill"][inside].mean() == pytest.approx(p[inside].mean(), abs=0.01)
+    assert records["ill"].mean() == pytest.approx(fitted.marginal("ill")[True], abs=0.01)
+
+
+def test_models_learn_from_records_as_much_as_the_network_knows(fitted):
+    from sklearn.linear_model import LogisticRegression
+
+    records, test = fitted.sample(6000, random_state=0), patients(seed=1)
+    model = LogisticRegression().fit(records[SYMPTOMS].astype(int), records["ill"].astype(bool))
+    learnt = roc_auc_score(test["ill"], model.predict_proba(test[SYMPTOMS].astype(int))[:, 1])
+    own = roc_auc_score(test["ill"], fitted.predict_proba(test)[:, 1])
+    assert learnt > own - 0.02
+
+
+def test_a_condition_on_the_target_gives_the_records_of_that_state(fitted):
+    records = fitted.sample(60_000, random_state=0)
+    for state in (False, True):
+        given = fitted.sample(20_000, random_state=1, given={"ill": state})
+        assert (given["ill"] == state).all()
+        expected = records.loc[records["ill"] == state, SYMPTOMS].mean()
+        np.testing.assert_allclose(
+            given[SYMPTOMS].mean().astype(float), expected.astype(float), atol=0.015
+        )
+    both = {"ill": True, SYMPTOMS[0]: True}
+    assert fitted.sample(100, given=both)[SYMPTOMS[0]].all()
+    assert len(fitted.sample(0, given=both)) == len(fitted.sample(0)) == 0
+    assert len(fitted.sample(1, given=both)) == 1
+
+
+def test_scores_are_log_probabilities_of_the_records():
+    X = patients()[[*SYMPTOMS[:3], "ill"]]
+    schema = DECLARED.select(*X)
+    model = PrivateBayesNet(schema, target="ill").fit(X)
+    cells = pd.DataFrame(list(product([False, True], repeat=4)), columns=list(X))
+    probabilities = np.exp(model.score_samples(cells))
+    # The rest is the probability of missing values, which are not drawn.
+    assert 0.98 < probabilities.sum() <= 1
+    records = model.sample(50_000, random_state=0)
+    shares = records.value_counts(normalize=True).reindex(pd.MultiIndex.from_frame(cells))
+    expected = probabilities / probabilities.sum()
+    np.testing.assert_allclose(shares.fillna(0), expected, atol=0.005)
+
+
+# Odd targets and parameters --------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epsilon": float("inf")},
+        {"postprocess": False},
+        {"max_parents": 0},
+        {"constraints": {"required": [("works", "income")], "order": ["works", "age"]}},
+        {"constraints": {"forbidden": [("works", "age"), ("age", "works")]}},
+        {"order": 8.0},
+        {"epsilon": 0.01},
+        {"target": "income"},
+        {"target": "city"},
+        {"max_rows": 2},
+        {"adjacency": "add_remove"},
+    ],
+    ids=str,
+)
+def test_other_parameters_work_with_a_target(options):
+    X = people(600)
+    parameters = {"target": "works", "epsilon": 5.0, **options}
+    model = PrivateBayesNet(states=STATES, bounds=BOUNDS, **parameters).fit(X)
+    p = model.predict_proba(X)
+    assert p.shape == (600, len(model.classes_))
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    records = model.sample(200)
+    assert list(records) == list(X)
+    assert np.isfinite(model.score(records))
+
+
+def test_targets_without_public_states_and_with_missing_labels():
+    X = people(6000).astype({"works": object})
+    X["works"] = X["works"].map({True: "yes", False: "no"})
+    X.loc[::3, "works"] = None
+    states = {name: values for name, values in STATES.items() if name != "works"}
+    model = PrivateBayesNet(states=states, bounds=BOUNDS, target="works", epsilon=20.0).fit(X)
+    assert {"yes", "no", "(missing)"} <= set(model.classes_.tolist())
+    records = model.sample(6000)
+    assert records["works"].isna().mean() == pytest.approx(1 / 3, abs=0.05)
+
+
+def test_records_without_a_label_do_not_change_the_model_if_they_are_few():
+    """A missing label that is no state is not counted as one of the others."""
+    X = patients(8000).astype({"ill": object})
+    X.loc[:4, "ill"] = None
+    kinds = {**DECLARED.columns, "ill": Schema.categories([False, True])}
+    model = PrivateBayesNet(Schema(kinds), target="ill", epsilon=1.0).fit(X)
+    assert set(model.classes_.tolist()) == {False, True}
+    assert model.sample(1000)["ill"].notna().all()
+
+
+def test_a_target_of_one_state_or_one_column_needs_no_model():
+    X = pd.DataFrame({"a": [0] * 50, "b": [0, 1] * 25})
+    single = PrivateBayesNet({"a": [0], "b": [0, 1]}, target="a").fit(X)
+    np.testing.assert_array_equal(single.predict_proba(X), np.ones((50, 1)))
+    alone = PrivateBayesNet({"b": [0, 1]}, target="b").fit(X[["b"]])
+    assert "target" not in str(alone.privacy_)
+    assert set(alone.sample(100)["b"]) == {0, 1}
