@@ -32,15 +32,22 @@ KINDS = {
 BATCH = 50
 # Categories of queries have at least this share of the population.
 _RAREST = 0.01
+# Limits of shares are found up to this distance.
+_ROUNDING = 1e-4
 
 
 @dataclass(frozen=True)
 class Query:
-    """A question to a fitted `PrivateCrosstab`, and its answer for the population."""
+    """A question to a fitted `PrivateCrosstab`, and its answer for the population.
+
+    `whole` is the width of the whole range, and `parts` asks for the shares that are compared.
+    """
 
     name: str
     ask: Callable[[Any], Any]
     true: float
+    whole: float = np.inf
+    parts: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -105,7 +112,8 @@ class Makers:
         (column,) = self._columns(self.categories, 1)
         value = self._event(column)
         true = (self.table[column] == value).mean()
-        return Query(f"share {column} = {value}", lambda tabs: tabs.share({column: value}), true)
+        name = f"share {column} = {value}"
+        return Query(name, lambda tabs: tabs.share({column: value}), true, 1.0)
 
     def conditional_share(self) -> Query:
         column, given = self._columns(self.categories, 2)
@@ -115,6 +123,7 @@ class Makers:
             f"share {column} = {value} given {given} = {condition}",
             lambda tabs: tabs.share({column: value}, {given: condition}),
             (part[column] == value).mean(),
+            1.0,
         )
 
     def _compared(self) -> tuple[str, Any, str, Any, Any, float, float]:
@@ -142,7 +151,13 @@ class Makers:
             return found if len(labels) == 2 else found[..., place]
 
         name = f"{method} of {column} = {value}, {group} = {second} and {first}"
-        return Query(name, ask, combine(share, base))
+        return Query(
+            name,
+            ask,
+            combine(share, base),
+            2.0 if method == "difference" else np.inf,
+            lambda tabs: [tabs.share({column: value}, {group: each}) for each in (first, second)],
+        )
 
     def difference(self) -> Query:
         return self._difference("difference", lambda share, base: share - base)
@@ -196,7 +211,7 @@ class Makers:
             centres.append(values[self._codes(name)])
         true = float(np.corrcoef(*centres)[0, 1])
         name = f"correlation of bins of {row} and {column}"
-        return Query(name, lambda tabs: tabs.correlation(row, column), true)
+        return Query(name, lambda tabs: tabs.correlation(row, column), true, 2.0)
 
     def cramers_v(self) -> Query:
         row, column = self._columns(self.categories, 2)
@@ -207,7 +222,7 @@ class Makers:
         sizes = (self.schema[name].n_cells for name in (row, column))
         true = float(np.sqrt(phi / (min(sizes) - 1)))
         name = f"Cramer's V of {row} and {column}"
-        return Query(name, lambda tabs: tabs.cramers_v(row, column), true)
+        return Query(name, lambda tabs: tabs.cramers_v(row, column), true, 1.0)
 
 
 class Samples(TableQueries):
@@ -229,9 +244,13 @@ class Samples(TableQueries):
 def coverage(
     population: Population, name: str, epsilon: float, n_records: int, n_samples: int
 ) -> list[Row]:
-    """How often the 95% interval of each query contains its answer."""
+    """How often the 95% interval of each query contains its answer.
+
+    `near` is how often the interval of a share that is compared has a limit of 0 or 1.
+    """
     covered: list[list[float]] = [[] for _ in population.queries]
     widths: list[list[float]] = [[] for _ in population.queries]
+    near: list[list[float]] = [[] for _ in population.queries]
     tabs = PrivateCrosstab(population.schema, epsilon=epsilon, postprocess=False)
     for start in range(0, n_samples, BATCH):
         samples = None
@@ -241,8 +260,13 @@ def coverage(
             tabs.set_params(random_state=rng).fit(sample)
             samples = samples or Samples(tabs)
             samples.add(tabs)
-        for query, inside, wide in zip(population.queries, covered, widths, strict=True):
+        for query, inside, wide, close in zip(
+            population.queries, covered, widths, near, strict=True
+        ):
             found = query.ask(samples)
+            parts = [] if query.parts is None else query.parts(samples)
+            ends = [(part.low < _ROUNDING) | (part.high > 1 - _ROUNDING) for part in parts]
+            close += np.any(ends, axis=0).tolist() if ends else [0.0] * len(found.low)
             inside += ((found.low <= query.true) & (query.true <= found.high)).tolist()
             wide += (found.high - found.low).tolist()
     return [
@@ -251,8 +275,12 @@ def coverage(
             "true": query.true,
             "coverage": float(np.mean(inside)),
             "width": float(np.median(wide)),
+            "whole": float(np.mean(np.array(wide) >= query.whole)),
+            "near": float(np.mean(close)),
             "samples": n_samples,
             "records": n_records,
         }
-        for query, inside, wide in zip(population.queries, covered, widths, strict=True)
+        for query, inside, wide, close in zip(
+            population.queries, covered, widths, near, strict=True
+        )
     ]

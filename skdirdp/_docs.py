@@ -1,4 +1,4 @@
-"""Texts of parameters and attributes that several estimators share, for their docstrings."""
+"""Docstring entries of parameters and attributes that several estimators share."""
 
 import re
 from textwrap import indent
@@ -23,8 +23,8 @@ max_count : float, default=None
     Public bound on every entry of X.
 max_total : float or "auto", default=None
     Public bound on the total of every row. Values above `max_count` times the number of
-    features have no further cost. "auto" uses the declaration of a private step before
-    it, or else `max_count` times the square root of the number of features.
+    features have no additional cost. "auto" uses the bound that the previous pipeline step
+    declares, or else `max_count` times the square root of the number of features.
 epsilon : float, default=1.0
     Privacy budget of one fit. With `float("inf")` no noise is added.
 delta : float, default=1e-5
@@ -63,7 +63,7 @@ random_state : int, Generator, RandomState or None, default=None
 classes_ : ndarray of shape (n_classes,)
     Class labels.
 class_count_ : ndarray of shape (n_classes,)
-    Number of records of each class: exact if no noise is added, otherwise the released
+    Number of records in each class: exact if no noise is added, otherwise the released
     prior times the public number of records.
 class_log_prior_ : ndarray of shape (n_classes,)
     Released log probability of each class.
@@ -91,9 +91,9 @@ _PLACEHOLDER = re.compile(r"^( *)\{([\w, ]+)\}\n", re.MULTILINE)
 def shared_docs(cls: _Class) -> _Class:
     """Replace lines such as ``{epsilon, delta}`` in a class docstring with shared descriptions."""
 
-    def texts(line: re.Match[str]) -> str:
+    def expand(line: re.Match[str]) -> str:
         return indent("".join(_TEXTS[name] for name in line[2].split(", ")), line[1])
 
     if cls.__doc__ is not None:  # None with `python -OO`
-        cls.__doc__ = _PLACEHOLDER.sub(texts, cls.__doc__)
+        cls.__doc__ = _PLACEHOLDER.sub(expand, cls.__doc__)
     return cls

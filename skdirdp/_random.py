@@ -11,36 +11,36 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from ._messages import warn
 from .exceptions import PrivacyLeakWarning
 
-# Small draws share one call of the cipher.
+# Minimum number of blocks per call to the cipher, so that small draws share a call.
 _MIN_BLOCKS = 512
 
 
 class SecureGenerator:
-    """Generator of AES-128 in counter mode, with a key from the operating system.
+    """Random generator that uses AES-128 in counter mode, with a key from the operating system.
 
-    Words are ciphertexts of the numbers 0, 1, ..., so they cannot be predicted from releases, and
-    no two draws use the same number. A forked process draws a key of its own. Copies would repeat
-    the words, so a generator can be neither copied nor pickled.
+    The random words are encrypted counter values 0, 1, ..., so they cannot be predicted from
+    releases, and no two draws use the same counter value. A forked process draws its own key. A
+    copy would repeat the words, so a generator cannot be copied or pickled.
 
-    It has only the methods of numpy's generators that noise needs.
+    Of the methods of numpy's generators, only those that are needed for noise are implemented.
     """
 
     def __init__(self) -> None:
         self._set_key()
 
     def _set_key(self) -> None:
-        # Each number is encrypted by itself, which is the definition of the counter mode.
+        # ECB encrypts each counter value separately, which is the definition of counter mode.
         key = algorithms.AES(_fresh_key().to_bytes(16, "little"))
         self._encryptor = Cipher(key, modes.ECB()).encryptor()
         self._n_blocks = 0
         self._unused = np.empty(0, np.uint64)
         # Another thread may have held the lock when the process was forked.
         self._lock = Lock()
-        self._process = os.getpid()
+        self._pid = os.getpid()
 
     def words(self, size: int) -> np.ndarray:
-        """Draw independent words of 64 uniform bits."""
-        if self._process != os.getpid():
+        """Draw independent, uniformly distributed 64-bit words."""
+        if self._pid != os.getpid():
             self._set_key()
         with self._lock:
             if size > self._unused.size:
@@ -49,7 +49,7 @@ class SecureGenerator:
         return words
 
     def _encrypt(self, n_blocks: int) -> None:
-        """Append the words of the next blocks of the counter."""
+        """Encrypt the next counter blocks, and append the result to the unused words."""
         blocks = np.zeros((n_blocks, 2), np.uint64)
         blocks[:, 0] = np.arange(self._n_blocks, self._n_blocks + n_blocks)
         self._n_blocks += n_blocks
@@ -71,20 +71,20 @@ class SecureGenerator:
         return self.words(-(-length // 8)).tobytes()[:length]
 
     def permutation(self, n: int) -> np.ndarray:
-        """Draw an order of the numbers below n."""
-        # Two of the words are equal with a probability below n^2 / 2^65.
+        """Draw a random permutation of the integers below n."""
+        # The probability that any two words are equal is below n^2 / 2^65.
         return np.argsort(self.words(n), kind="stable")
 
     def __reduce__(self) -> Any:
-        raise TypeError("a generator of secure noise cannot be copied or pickled")
+        raise TypeError("a SecureGenerator cannot be copied or pickled")
 
 
-#: Generator of noise: secure without a seed, one of numpy with a seed.
+#: Noise generator: a SecureGenerator without a seed, a numpy Generator with a seed.
 NoiseGenerator: TypeAlias = np.random.Generator | SecureGenerator
 
 
 def noise_generator(random_state: Any = None) -> NoiseGenerator:
-    """Return the generator of the noise; warn if it is reproducible."""
+    """Return the noise generator, and warn if the noise is reproducible."""
     if random_state is None:
         return SecureGenerator()
     generator = sampling_generator(random_state)
@@ -97,7 +97,7 @@ def noise_generator(random_state: Any = None) -> NoiseGenerator:
 
 
 def sampling_generator(random_state: Any = None) -> np.random.Generator:
-    """Return a generator for draws that need no secrecy, such as samples from a release."""
+    """Return a generator for draws that need not be secret, such as samples from a release."""
     if random_state is None or isinstance(random_state, np.random.Generator):
         return np.random.default_rng(random_state)
     if isinstance(random_state, np.random.RandomState):
@@ -113,7 +113,7 @@ def sampling_generator(random_state: Any = None) -> np.random.Generator:
 
 
 def _fresh_key() -> int:
-    """Return a key of 128 bits from the operating system."""
+    """Return a 128-bit key from the operating system."""
     return int.from_bytes(os.urandom(16), "little")
 
 

@@ -41,9 +41,9 @@ from .reporting.pages import model_card, model_page, write
 from .reporting.statements import Claim, model_statement
 from .schema import MISSING_STATE, Categories, sort_values
 
-# Pickles of fitted models refer to its public module.
+# Pickles of fitted models refer to Unit by this public module.
 Unit.__module__ = __name__
-# State of values that occur in too few records.
+# State that replaces values that occur in too few records.
 _OTHER_STATE = "other"
 
 
@@ -70,8 +70,8 @@ class PrivacyReport(AttackBounds):
         Public parameters that were taken from the data, and "random_state" if it was given:
         the guarantee does not cover what they reveal.
     unit : Unit, default=Unit()
-        Unit of privacy: a record, or a person with several records. It says whether the
-        number of a person's records was checked.
+        Unit of privacy: a record, or a person with several records. It also states whether
+        the number of records per person was checked.
     n_records : int or None, default=None
         Number of counted records; None if it is protected.
 
@@ -121,25 +121,25 @@ class PrivacyReport(AttackBounds):
         return model_statement(self._claim(), self.not_covered, self.n_records, self)
 
     def report(self, path: "str | PathLike[str]") -> str:
-        """Write a page about the guarantee of the fit, as one HTML file.
+        """Write a report on the privacy guarantee of the fit, as a single HTML file.
 
         Parameters
         ----------
         path : str or path-like
-            An existing file is replaced. Only its owner can read a new one.
+            An existing file is overwritten. A new file can be read only by its owner.
 
         Returns
         -------
         str
             The path of the file.
         """
-        # The report of a pipeline has those of its steps.
+        # The report of a pipeline contains the reports of its steps.
         steps = [(name, step.mechanisms) for name, step in getattr(self, "steps", ())]
         page = model_page(self, self._claim(), steps)
         return write(path, page)
 
     def registry_entry(self, name: str | None = None) -> dict[str, Any]:
-        """Return an entry in the shape of the Differential Privacy Deployments Registry.
+        """Return an entry in the format of the Differential Privacy Deployments Registry.
 
         Parameters
         ----------
@@ -151,12 +151,12 @@ class PrivacyReport(AttackBounds):
         dict
             Values for JSON or YAML. Fields that only the curator knows are None.
         """
-        means = self._describe_releases()
+        used = self._describe_releases()
         claim, leaks = self._claim(), self.not_covered
-        return registry_entry(claim, mechanisms=means, attacks=self, name=name, not_covered=leaks)
+        return registry_entry(claim, mechanisms=used, attacks=self, name=name, not_covered=leaks)
 
     def card_sections(self) -> dict[str, str]:
-        """Return sections for a model card, as for ``skops.card.Card.add``.
+        """Return sections for a model card, to be passed to ``skops.card.Card.add``.
 
         Returns
         -------
@@ -168,14 +168,14 @@ class PrivacyReport(AttackBounds):
     def sacro_fields(self) -> dict[str, list[dict[str, Any]]]:
         """Return fields for ``sacroml.attacks.target.Target``, as keyword arguments.
 
-        SACRO-ML stores them with the model, and its checkers read them next to the results of its
-        own attacks.
+        SACRO-ML stores them with the model, so that output checkers can read them along with the
+        results of its own attacks.
 
         Returns
         -------
         dict
-            The field "safemodel", a list with one check. Its recommendation is to proceed, or not
-            to release a model without a guarantee or with parts that it does not cover.
+            The field "safemodel", a list with one check. It recommends against release if there is
+            no guarantee or if it does not cover everything, and proceeding otherwise.
         """
         return sacro_fields(self._claim(), self.statement(), self, self.not_covered)
 
@@ -201,16 +201,16 @@ class PrivacyReport(AttackBounds):
         """Return the releases and their mechanisms as text."""
         if not self.mechanisms:
             return "nothing was released"
-        means = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
-        return f"{plural(self.releases, 'table')} released, {means}"
+        counts = " and ".join(f"{count} by {mechanism}" for mechanism, count in self.mechanisms)
+        return f"{plural(self.releases, 'table')} released, {counts}"
 
 
 class PrivateEstimator(BaseEstimator):
     """Base class of all private estimators.
 
-    Every fit keeps the order that its guarantee depends on: everything that can fail is checked
-    before the accountant is charged, the accountant is charged before noise is drawn, and a
-    fit that fails restores the estimator.
+    The guarantee of a fit depends on the order of its steps: everything that can fail is checked
+    before the accountant is charged, the accountant is charged before noise is drawn, and a failed
+    fit restores the previous state of the estimator.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -232,7 +232,7 @@ class PrivateEstimator(BaseEstimator):
         return super()._get_param_names()
 
     def _release_context(self) -> "ReleaseContext":
-        """Return the context of a pipeline being fitted, or that of a plain fit."""
+        """Return the active context, or a new context for a plain fit."""
         return ReleaseContext.current() or ReleaseContext(Budget.from_estimator(self))
 
     @property
@@ -255,7 +255,7 @@ class PrivateEstimator(BaseEstimator):
             raise
 
     def _warn_of_leak(self, parameters: Sequence[str]) -> None:
-        """Warn of public parameters that are missing and taken from the data."""
+        """Warn about public parameters that were not given and are taken from the data."""
         if parameters and self._is_private:
             warn(
                 f"{', '.join(parameters)}: not given, so taken from the data. The privacy "
@@ -266,12 +266,12 @@ class PrivateEstimator(BaseEstimator):
     def _charge(
         self, spent: PrivacyCurves, releases: int = 1, unit: Unit = RECORD
     ) -> NoiseGenerator | None:
-        """Charge the accountant, and return the generator of the noise, None without noise."""
+        """Charge the accountant, and return the noise generator, or None if no noise is added."""
         context = ReleaseContext.current()
         if context is not None:
             raise TypeError(
                 f"{type(self).__name__} cannot be {context.role}: its noise cannot be calibrated "
-                "with that of other steps or parties. Fit it by itself"
+                "jointly with the noise of other steps or parties. Fit it on its own"
             )
         # An unsupported platform or an invalid seed raises an error before the charge.
         generator = None
@@ -282,7 +282,7 @@ class PrivateEstimator(BaseEstimator):
         return generator
 
     def _not_covered(self, leaks: Sequence[str]) -> tuple[str, ...]:
-        """Return what the report names as not covered by the guarantee."""
+        """Return the names that the report lists as not covered by the guarantee."""
         if not self._is_private:
             return ()
         seed = () if self.random_state is None else ("random_state",)
@@ -298,7 +298,7 @@ def charge(estimator: Any, spent: PrivacyCurves, releases: int, unit: Unit) -> N
 
 
 class Budget(NamedTuple):
-    """Privacy budget of a fit, and the relation between data sets that it protects."""
+    """Privacy budget of a fit, and its adjacency."""
 
     epsilon: float
     delta: float
@@ -319,19 +319,20 @@ class Budget(NamedTuple):
         return self.epsilon < np.inf
 
     def claimed(self) -> tuple[float, float | None, float | None, str]:
-        """Return epsilon, delta or order, and adjacency as a report states them."""
+        """Return epsilon, delta, order and adjacency for a report; delta or order is None."""
         if self.order is None:
             return float(self.epsilon), float(self.delta), None, self.adjacency
         return float(self.epsilon), None, float(self.order), self.adjacency
 
-    def publishes_size(self, unit: Unit) -> bool:
+    def has_public_size(self, unit: Unit) -> bool:
         """Whether all neighbouring data sets have the same number of records."""
-        # A person may be replaced by one with fewer counted records; without an id there are none.
+        # A person may be replaced by one with fewer counted records, or by one without an id,
+        # whose records are not counted.
         return self.adjacency == "replace" and not unit.is_person
 
 
 class Release(NamedTuple):
-    """A released table, and the mechanism that drew it, None if the table has one category."""
+    """Released table and the mechanism that drew it, or None if the table has one category."""
 
     drawn: np.ndarray  # probabilities, or noisy counts if the table is post-processed
     mechanism: Mechanism | None
@@ -355,7 +356,7 @@ class ReleasePlan:
     ):
         self.estimator = estimator
         self.unit = context.protected_unit(rows.unit)
-        is_public = context.publishes_size(self.unit) and not rows.by_schema
+        is_public = context.has_public_size(self.unit) and not rows.by_schema
         self.n_records = rows.n_rows if is_public else None
         self.leaks = tuple(leaks)
         if self.unit.is_person:
@@ -366,10 +367,10 @@ class ReleasePlan:
         self._noisy = [(table, counts) for table, counts in tables if table.n_categories > 1]
         #: Descriptions of the tables with noise.
         self.tables = tuple(table for table, _ in self._noisy)
-        self.take_mechanisms(context.calibrate(self))
+        self.set_mechanisms(context.calibrate(self))
 
-    def take_mechanisms(self, mechanisms: Sequence[Mechanism]) -> None:
-        """Use these mechanisms, and check that they can release the tables."""
+    def set_mechanisms(self, mechanisms: Sequence[Mechanism]) -> None:
+        """Set the mechanisms of the tables, and check that they can release them."""
         #: Counts and mechanisms of the tables with noise.
         self.requests = [
             Request(mechanism, counts, table.contribution.grid, table.postprocess)
@@ -385,13 +386,13 @@ class ReleasePlan:
         return self.estimator._calibrate(self.tables, budget) if self.tables else ()
 
     def draw(self, generator: NoiseGenerator | None) -> list[Release]:
-        """Draw the tables, after they were charged."""
+        """Draw the tables, which must already have been charged."""
         return self.as_releases(Mechanism.draw_all(self.requests, generator), self.mechanisms)
 
     def as_releases(
         self, drawn: Sequence[np.ndarray], mechanisms: Sequence[Mechanism]
     ) -> list[Release]:
-        """Return all tables, from those with noise as they were drawn by these mechanisms."""
+        """Return all tables as releases, given the noisy tables that the mechanisms drew."""
         releases = map(Release, drawn, mechanisms)
         return [
             next(releases) if table.n_categories > 1 else Release(np.ones(counts.shape), None)
@@ -404,16 +405,16 @@ class ReleasePlan:
 
 
 class ReleaseContext:
-    """Context in which a fit releases its tables; this base class is a plain fit.
+    """Context in which a fit releases its tables; this base class represents a plain fit.
 
     A plain fit calibrates its tables to the estimator's own budget and charges its accountant.
-    `skdirdp.pipeline` has the contexts of a pipeline's two passes, and `skdirdp.federated` those
-    of a party and of a server.
+    `skdirdp.pipeline` defines contexts for the two passes of a pipeline, and `skdirdp.federated`
+    contexts for a party and for the server.
     """
 
     #: Whether an estimator is fitted more than once.
     in_pipeline: ClassVar[bool] = False
-    #: Place of an estimator in the fit, for errors.
+    #: Role of an estimator in this context, for error messages.
     role: ClassVar[str] = "a step of a PrivatePipeline"
 
     def __init__(self, budget: Budget):
@@ -424,12 +425,12 @@ class ReleaseContext:
 
     @staticmethod
     def current() -> "ReleaseContext | None":
-        """Return the context of the pipeline that is being fitted, None outside of one."""
+        """Return the active context, or None if there is none."""
         return _CURRENT.get()
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Make this the context of all private estimators that are fitted meanwhile."""
+        """Make this the context of all private estimators that are fitted in the `with` block."""
         token = _CURRENT.set(self)
         try:
             yield
@@ -437,12 +438,12 @@ class ReleaseContext:
             _CURRENT.reset(token)
 
     def protected_unit(self, unit: Unit) -> Unit:
-        """Return the unit of privacy, given that of the counted rows."""
+        """Return the unit of privacy, given the unit of the counted rows."""
         return unit
 
-    def publishes_size(self, unit: Unit) -> bool:
+    def has_public_size(self, unit: Unit) -> bool:
         """Whether the number of records is public."""
-        return self.budget.publishes_size(unit)
+        return self.budget.has_public_size(unit)
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         """Return a mechanism for each of `plan.tables`."""
@@ -450,7 +451,7 @@ class ReleaseContext:
         return plan.calibrated(self.budget)
 
     def release(self, plan: ReleasePlan) -> list[Release]:
-        """Charge for the tables, draw them, and set `privacy_` of the estimator."""
+        """Charge the accountant, draw the tables, and set `privacy_` of the estimator."""
         generator = None
         if plan.joint is not None:
             generator = plan.estimator._charge(*plan.joint.as_charge(), plan.unit)
@@ -459,8 +460,8 @@ class ReleaseContext:
         return releases
 
 
-#: Context of the pipeline that is being fitted. It is no attribute of an estimator: clones made
-#: during the fit are within it, and it is in no pickle and no later fit.
+#: Active context. It is not an attribute of an estimator: it also applies to clones that are made
+#: during the fit, and it must not be pickled or affect later fits.
 _CURRENT: ContextVar[ReleaseContext | None] = ContextVar("_CURRENT", default=None)
 
 
@@ -478,8 +479,8 @@ class CountingEstimator(PrivateEstimator):
         "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
     }
 
-    #: Whether a fit selects names that are not public. A pipeline gives it a larger share, and
-    #: its number of output columns depends on the release.
+    #: Whether a fit selects names that are not public. A pipeline gives such a step a larger share
+    #: of the budget, and the number of its output columns depends on the release.
     _selects_names: ClassVar[bool] = False
     #: Whether the tables have the declared number of columns if X has fewer.
     _takes_declared_columns: ClassVar[bool] = False
@@ -494,23 +495,23 @@ class CountingEstimator(PrivateEstimator):
     privacy_: PrivacyReport
 
     def _public(self, parameter: str) -> Any:
-        """Return a public parameter, or what the previous pipeline step declares for it."""
+        """Return a public parameter, or the value that the previous pipeline step declares."""
         value = getattr(self, parameter)
         return self._declared(parameter) if value is None else value
 
     def _declared(self, name: str) -> Any:
-        """Return what the previous pipeline step declares about its output, or None."""
+        """Return a value that the previous pipeline step declares about its output, or None."""
         return self._release_context().known.get(name)
 
     def _declared_columns(self, found: int) -> int:
-        """Return the number of columns that the noise is calibrated for: declared or found."""
+        """Return the number of columns for calibration: the declared number, or else `found`."""
         declared = self._declared("n_columns")
         if declared is None:
             return found
         if found > declared:  # a step in between has added columns, and the bounds do not hold
             raise ValueError(
-                f"{type(self).__name__} is given more columns than the step before declares: steps "
-                "between them must not add columns"
+                f"{type(self).__name__} received more columns than the previous private step "
+                "declares: steps between them must not add columns"
             )
         return declared
 
@@ -521,7 +522,7 @@ class CountingEstimator(PrivateEstimator):
             self.feature_names_in_ = np.array(list(names), dtype=object)
 
     def _for_workers(self) -> Any:
-        """Return a copy that counts or scores, without the accountant and the seed."""
+        """Return a copy for counting or scoring on workers, without the accountant and the seed."""
         copy = object.__new__(type(self))
         copy.__dict__.update(vars(self), accountant=None, random_state=None)
         return copy
@@ -548,16 +549,16 @@ class CountingEstimator(PrivateEstimator):
         return CountedRows(Unit(max_rows), n_rows)
 
     def _public_output(self) -> dict[str, Any]:
-        """Return public parameters of a next step that hold for any data."""
+        """Return public parameters for the next pipeline step that hold for any data."""
         return {}
 
     def _public_n_samples(self, selection: CountedRows, budget: Budget) -> tuple[float, list[str]]:
-        """Return the number of records for the calibration, and the parameters that it leaks."""
+        """Return the number of records for calibration, and the names of leaked parameters."""
         if self.n_samples is not None:
             return float(self.n_samples), []
         # With a schema, the records of a person may have no id, and then are not counted.
         is_public = not (selection.by_schema and selection.unit.by_ids)
-        is_public = is_public and budget.publishes_size(selection.unit)
+        is_public = is_public and budget.has_public_size(selection.unit)
         return float(selection.n_rows), [] if is_public else ["n_samples"]
 
     def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Mechanism]:
@@ -574,14 +575,14 @@ class CountingEstimator(PrivateEstimator):
 
 
 class NoisyTablesMixin:
-    """Access to the released tables of a model, for statistical inference."""
+    """Mixin that provides the released tables of a model, for statistical inference."""
 
     _noisy_tables_: dict[Hashable, NoisyTable]
 
     def _keep_noisy_tables(
         self, releases: Mapping[Hashable, Release], n_records: float | None
     ) -> None:
-        """Store noisy counts as released, before post-processing; their records have no weights."""
+        """Store the noisy counts of unweighted records as released, before post-processing."""
         self._noisy_tables_ = {
             name: NoisyTable(release.drawn.copy(), release.mechanism, n_records)
             for name, release in releases.items()
@@ -594,8 +595,8 @@ class NoisyTablesMixin:
         Returns
         -------
         dict of NoisyTable
-            Noisy counts by feature or variable. Rows of a table with two dimensions are classes,
-            or combinations of states of the parents; the last dimension has the categories.
+            Noisy counts by feature or variable. The rows of a two-dimensional table are
+            classes, or combinations of states of the parents; the last axis has the categories.
         """
         check_is_fitted(self)
         if not getattr(self, "_noisy_tables_", None):
@@ -619,8 +620,9 @@ def calibrate_with_names(
 ) -> tuple[GaussianMechanism, list[SelectionMechanism]]:
     """Calibrate one Gaussian release, and the selection of names in some columns.
 
-    The selections have `share` of the budget, if there are any. `contribution` bounds a record in
-    the table, and `names` in the names of a column; if None, they are equal.
+    The selections, if there are any, use the fraction `share` of the budget. `contribution` bounds
+    the contribution of a record to the table, and `names` its contribution to the names of one
+    column; if `names` is None, `contribution` is used for both.
     """
     epsilon, delta, order = budget.epsilon, budget.delta, budget.order
     if not n_columns:
@@ -642,8 +644,8 @@ def select_categories(
 ) -> Categories:
     """Release the values that occur in enough records as states, and one state for all others.
 
-    `codes` are positions of the counted records among the distinct values, negative for records
-    without one. Each distinct value must occur.
+    `codes` contains the position of the value of each counted record in `distinct`, or a negative
+    number for a record without a value. Each distinct value must occur.
     """
     counts = count_cells(codes[codes >= 0], len(distinct))
     # Noise on a count of 0 would publish a name that occurs in no counted record.

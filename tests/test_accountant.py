@@ -868,7 +868,7 @@ def test_parts_split_by_values_are_refused_under_replacement():
 
 def test_parts_split_by_position_are_refused_when_records_are_added():
     accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match="moves the rows behind it"):
+    with pytest.raises(ValueError, match="shifts the rows after it"):
         accountant.parallel("fold", split_by="position")[0].charge(ADD_REMOVE)
     assert len(accountant) == 0
 

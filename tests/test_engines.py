@@ -26,7 +26,10 @@ from skdirdp import (
     DirichletHistogramTransformer,
     DirichletNB,
     PrivacyAccountant,
+    PrivateBayesNet,
     PrivateBayesNetMLE,
+    PrivateTableClassifier,
+    Schema,
     make_private_pipeline,
 )
 from skdirdp._contributions import ContributionError, Weights
@@ -587,7 +590,7 @@ def test_separate_labels_must_match_the_partitions():
     table = dask_frame(frame)
     with pytest.raises(TypeError, match="y must be a Dask array or Series"):
         clone(CATEGORICAL).fit(table[["code", "flag"]], frame["label"])
-    with pytest.raises(ValueError, match="y must have as many partitions as X"):
+    with pytest.raises(ValueError, match=r"y must have \d+ partitions, as many as X"):
         clone(CATEGORICAL).fit(table[["code", "flag"]], dd.from_pandas(frame["label"], 2))
     with pytest.raises(TypeError, match="y must be the name of a column"):
         clone(CATEGORICAL).fit(IN_GROUPS["duckdb"](frame[["code", "flag"]]), frame["label"])
@@ -760,3 +763,21 @@ def test_a_missing_value_in_a_row_that_is_not_counted_changes_no_other_record(tm
         with drawn_tables() as counts:
             clone(model).fit(ds.dataset(tmp_path), groups="id")
         assert [each.tolist() for _, each in counts] == [[[40, 40]], [[40, 0], [0, 40]]]
+
+
+class DatasetOfAnotherLibrary:
+    def to_pandas(self):
+        raise AssertionError("it must not be converted without being asked")
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda X: DirichletCategoricalNB(classes=[0, 1], n_categories=2).fit(X, "y"),
+        lambda X: PrivateBayesNet(Schema({"a": [0, 1]})).fit(X),
+        lambda X: PrivateTableClassifier(Schema({"a": [0, 1], "y": [0, 1]})).fit(X, y="y"),
+    ],
+)
+def test_unknown_datasets_are_refused_with_a_hint(fit):
+    with pytest.raises(TypeError, match=r"got DatasetOfAnotherLibrary. Convert it first"):
+        fit(DatasetOfAnotherLibrary())

@@ -199,7 +199,7 @@ def test_a_changed_message_gives_no_model(end):
             configs[Key.MASKED_PARAMETERS] = vectors
         return message
 
-    with pytest.raises(ContractError, match="a message was changed"):
+    with pytest.raises(ContractError, match="a message was modified"):
         nodes(change).run()
 
 
@@ -291,7 +291,7 @@ def test_rounds_that_flower_cannot_run_are_refused():
         fit = make_round(**options)
         with pytest.raises(ValueError, match=message):
             Nodes({1: fit}).run(fit)
-    with pytest.raises(ContractError, match="4 parties, and 1 nodes"):
+    with pytest.raises(ContractError, match="4 parties, but the grid has 1 node"):
         Nodes({1: make_round()}).run()
 
 

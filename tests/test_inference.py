@@ -228,6 +228,38 @@ def test_without_noise_an_odds_ratio_is_close_to_the_conditional_interval():
     assert found.value == pytest.approx(60 * 180 / (140 * 120))
 
 
+@pytest.mark.parametrize("confidence", [0.8, 0.95, 0.999])
+@pytest.mark.parametrize(("inside", "weight", "n"), [(1000.0, 1.0, 2), (500_000.0, 0.5, 4)])
+def test_a_difference_for_the_records_has_the_quantiles_of_sums_of_laplace_noise(
+    inside, weight, n, confidence
+):
+    """In large rows the difference has the noise of n cells, a difference of gamma variables."""
+
+    def tail(x):
+        grid = np.linspace(0.0, 60.0, 20_001)
+        return np.trapezoid(stats.gamma.pdf(grid, n) * stats.gamma.sf(grid + x, n), grid)
+
+    expected = brentq(lambda x: tail(x) - (1 - confidence) / 2, 0.0, 40.0)
+    counts, size = [[inside, 1e6 - inside]] * 2, 1e6
+    noisy = table(counts, LaplaceMechanism(3.0))
+    found = difference(noisy, np.s_[:, 0], 0, 1, confidence=confidence, population=False)
+    reach = expected * 3.0 * weight / size
+    assert found.high == pytest.approx(reach, rel=0.04)
+    assert found.low == pytest.approx(-reach, rel=0.04)
+
+
+@pytest.mark.parametrize("function", [difference, ratio, odds_ratio])
+def test_comparisons_of_records_with_laplace_noise_contain_the_estimate(function):
+    rng = np.random.default_rng(4)
+    counts = rng.integers(0, 20, size=(200, 2, 3)) + rng.laplace(scale=3.0, size=(200, 2, 3))
+    noisy = NoisyTable(counts, LaplaceMechanism(3.0), batch_dims=1)
+    found = function(noisy, np.s_[:, 0], 0, 1, population=False)
+    known = np.isfinite(found.value)
+    assert known.mean() > 0.5
+    assert (found.low <= found.value)[known].all()
+    assert (found.value <= found.high)[known].all()
+
+
 def test_a_ratio_of_shares_is_bounded_by_nothing_if_the_reference_may_be_zero():
     found = ratio(table([[50.0, 50.0], [0.4, 100.0]], GaussianMechanism(2.0)), np.s_[:, 0], 0, 1)
     assert np.isinf(found.high)
@@ -348,6 +380,8 @@ def test_intervals_for_the_records_themselves_cover_their_shares(name):
     assert covers(found, 30 / 148) == pytest.approx(0.95, abs=REACH)
     found = share(noisy, np.s_[:, 0], population=False)
     assert covers(found, 42 / 200) == pytest.approx(0.95, abs=REACH)
+    found = difference(noisy, np.s_[:, 0], 0, 1, population=False)
+    assert covers(found, 12 / 52 - 30 / 148) > 0.95 - REACH
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "dirichlet", "add_remove"])

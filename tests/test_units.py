@@ -93,7 +93,7 @@ def no_noise(monkeypatch):
 @pytest.mark.parametrize("name", FITS)
 def test_a_ledger_of_persons_refuses_a_fit_for_single_records_before_noise_is_drawn(name, no_noise):
     accountant = patients()
-    with pytest.raises(ValueError, match="protects each patient with all records"):
+    with pytest.raises(ValueError, match="protects all records of each patient"):
         fit(name, accountant)
     assert len(accountant) == 0
 
@@ -127,7 +127,7 @@ def test_searches_scores_and_mechanisms_for_records_are_refused_too(no_noise):
         lambda: accountant.affords(PureDP(0.1)),
         lambda: accountant.charge(vectors),
     ]:
-        with pytest.raises(ValueError, match="protects each patient"):
+        with pytest.raises(ValueError, match="protects all records of each patient"):
             release()
     assert len(accountant) == 0
 
@@ -146,7 +146,7 @@ def test_a_search_for_records_is_refused_before_it_draws_candidates(monkeypatch)
     drawn = []
     monkeypatch.setattr("skdirdp.model_selection.runs.draw_candidates", drawn.append)
     model = DirichletCategoricalNB(**CATEGORICAL)
-    with pytest.raises(ValueError, match="protects each patient"):
+    with pytest.raises(ValueError, match="protects all records of each patient"):
         PrivateGridSearchCV(model, {"alpha": [1, 2]}, accountant=accountant).fit(X, Y)
     assert (len(accountant), drawn) == (0, [])
 
@@ -154,7 +154,7 @@ def test_a_search_for_records_is_refused_before_it_draws_candidates(monkeypatch)
 def test_a_pipeline_for_records_is_refused_before_it_is_fitted():
     accountant = patients()
     pipe = make_private_pipeline(DirichletCategoricalNB(**CATEGORICAL), accountant=accountant)
-    with pytest.raises(ValueError, match="protects each patient"):
+    with pytest.raises(ValueError, match="protects all records of each patient"):
         pipe.fit(X, Y)
     assert len(accountant) == 0
     assert not hasattr(pipe, "privacy_")
@@ -220,9 +220,9 @@ def test_a_unit_without_a_name_is_refused(unit):
 
 def test_the_unit_of_a_charge_has_to_be_that_of_its_mechanism():
     accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match="unit must agree with 'replace'"):
+    with pytest.raises(ValueError, match="unit must agree with adjacency='replace'"):
         accountant.charge(PureDP(0.1), unit=Unit(3))
-    with pytest.raises(ValueError, match="unit must agree with 'replace_person'"):
+    with pytest.raises(ValueError, match="unit must agree with adjacency='replace_person'"):
         accountant.charge(PureDP(0.1, "replace_person"), unit=Unit())
     with pytest.raises(TypeError, match="unit must be a Unit"):
         accountant.charge(PureDP(0.1, "replace_person"), unit="patient")
@@ -266,8 +266,8 @@ def stated(*units, unit="patient"):
             [Unit(5), Unit(3, by_ids=True)],
             "one patient with up to 5 records (declared, not checked)",
         ),
-        ([None], "one patient with at most as many records as each charge allows for"),
-        ([Unit(3), None], "one patient with at most as many records as each charge allows for"),
+        ([None], "one patient with at most as many records as each charge allows"),
+        ([Unit(3), None], "one patient with at most as many records as each charge allows"),
     ],
 )
 def test_the_statement_has_the_number_of_records_of_a_person(units, whom):
@@ -317,7 +317,7 @@ def test_the_command_makes_a_ledger_of_persons(tmp_path, capsys):
     assert main(["ledger", "create", str(path), "--unit", "patient", "--epsilon", "3"]) == 0
     assert "unit:       patient; every charge has to protect all" in capsys.readouterr().out
     accountant = PrivacyAccountant(path=path, unit="patient")
-    with pytest.raises(ValueError, match="protects each patient"):
+    with pytest.raises(ValueError, match="protects all records of each patient"):
         fit("categorical", accountant)
     fit("categorical", accountant, groups=IDS)
     assert main(["ledger", "show", str(path), "--json"]) == 0
@@ -335,7 +335,7 @@ def test_synthetic_records_for_rows_are_not_charged_to_a_ledger_of_persons(tmp_p
     arguments = [str(tmp_path / name) for name in ("table.csv", "out.csv")]
     options = ["--schema", str(tmp_path / "book.toml"), "--ledger", str(path), "--epsilon", "1"]
     assert main(["synthesize", *arguments, *options]) != 0
-    assert "protects each patient" in capsys.readouterr().err
+    assert "protects all records of each patient" in capsys.readouterr().err
     assert not (tmp_path / "out.csv").exists()
     assert len(PrivacyAccountant(path=path)) == 0
 
@@ -350,7 +350,7 @@ def test_a_ledger_of_persons_is_read_back_and_merged(tmp_path):
     again = PrivacyAccountant.from_export(tmp_path / "ledger.json", tmp_path / "again.sqlite")
     assert again.statement() == accountant.statement()
     assert (again.unit, again.adjacency) == (accountant.unit, accountant.adjacency)
-    with pytest.raises(ValueError, match="protects each patient"):
+    with pytest.raises(ValueError, match="protects all records of each patient"):
         again.charge(PureDP(0.1))
     assert again.merge(accountant) == 0
     # All of these are the same declaration.
@@ -414,7 +414,7 @@ def test_a_ledger_of_persons_without_stored_units_does_not_claim_all_records(tmp
     path = as_named(tmp_path / "ledger.sqlite", "patient")
     forge(path, encode(PureDP(0.1, "replace_person")), 3)
     accountant = PrivacyAccountant(path=path)
-    assert "with at most as many records as each charge allows for" in accountant.statement()
+    assert "with at most as many records as each charge allows" in accountant.statement()
 
 
 def test_a_unit_is_stored_with_its_mechanism_and_read_back():

@@ -67,8 +67,8 @@ BayesNetDisplay.from_estimator(model)
 # Synthetic records
 # -----------------
 #
-# Samples have the same columns and types as the table, and also contain missing values. They can be
-# conditioned on values.
+# Samples have the same columns and types as the table, and also contain missing values. They can
+# be conditioned on values.
 
 model.sample(5, random_state=0)
 
@@ -89,8 +89,37 @@ from skdirdp.displays import MarginsDisplay
 MarginsDisplay.from_estimator(model, survey(20_000))
 
 # %%
-# The standard deviation of the noise in a joint share of two columns is known. It follows from the
-# budget and the sizes of the tables.
+# The standard deviation of the noise in a joint share of two columns is known. It follows from
+# the budget and the sizes of the tables.
 
 print(model.marginal(["education", "works"]).round(3))
 print(f"{model.marginal_error(['education', 'works']):.4f}")
+
+# %%
+# Inference from several tables
+# -----------------------------
+#
+# Synthetic records are not real records: intervals that treat them as such are too short. For
+# inference, draw several tables, compute the estimate and its variance on each, and combine them.
+# The structure should be given, because a learnt structure may lack the dependence in question.
+# Here we compare the shares of those who work, with and without a university degree.
+
+from skdirdp import PrivateBayesNetMLE
+from skdirdp.inference import combine
+
+known = answers[["education", "works"]]
+network = PrivateBayesNetMLE([("education", "works")], states=states, epsilon=1.0).fit(known)
+values, variances = [], []
+for table in network.sample_tables(20):
+    works = (table["works"] == "yes").groupby(table["education"] == "university")
+    shares, sizes = works.mean(), works.size()
+    values.append(shares[True] - shares[False])
+    variances.append((shares * (1 - shares) / sizes).sum())
+print("several tables:", combine(values, variances))
+
+# %%
+# The difference in the population that the answers were drawn from:
+
+population = survey(1_000_000)
+works = (population["works"] == "yes").groupby(population["education"] == "university").mean()
+print(f"population: {works[True] - works[False]:.4f}")

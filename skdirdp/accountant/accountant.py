@@ -471,7 +471,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
           move from one part to another.
         - ``split_by="position"``: the part depends on the row number and the public number of
           rows. Valid for ``adjacency="replace"`` and for `SimplexMechanism`; an added or removed
-          record moves the rows behind it.
+          record shifts the rows after it.
 
         Parameters
         ----------
@@ -501,7 +501,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         """
         check_choice("split_by", split_by, tuple(SPLIT_BY))
         if not isinstance(name, str):
-            raise TypeError(f"name must be a string; got one of type {type(name).__name__}")
+            raise TypeError(f"name must be a string; got {type(name).__name__}")
         if self._split is not None:
             raise ValueError(
                 f"a part cannot be split again; got a split {name!r} of {self._split.part!r}. "
@@ -693,7 +693,7 @@ class ParallelParts:
 def _check_texts(**texts: Any) -> None:
     for name, value in texts.items():
         if value is not None and not isinstance(value, str):
-            raise TypeError(f"{name} must be a string; got one of type {type(value).__name__}")
+            raise TypeError(f"{name} must be a string; got {type(value).__name__}")
 
 
 def _limit_text(limit: LimitParameters) -> str:

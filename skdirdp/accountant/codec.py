@@ -1,7 +1,8 @@
-"""Charges and ledgers as text: encoded mechanisms, JSON exports and CSV tables.
+"""Encode charges and ledgers as text: stored mechanisms, JSON exports and CSV tables.
 
-A copied charge is identified by the ledger it was first made to, its key there, and all stored
-values. Its key contains its origin, so that it counts once by any route, also through files.
+A copied charge is identified by the ledger in which it was first recorded, its key in that ledger,
+and all stored values. Its key contains its origin, so it counts only once, even if it is copied
+through several ledgers or exported files.
 """
 
 import csv
@@ -49,7 +50,7 @@ from .schema import (
     person_noun,
 )
 
-# Limits on a stored mechanism, far above the sizes that estimators charge.
+# Limits on the size of a stored mechanism, far above the sizes of charges made by estimators.
 _MAX_SPEC_LENGTH = 1 << 20
 _MAX_DEPTH = 20
 
@@ -67,11 +68,11 @@ CHARGEABLE: dict[str, type] = {
 
 
 def encode(mechanism: Any, unit: Unit | None = None) -> str:
-    """Return a mechanism or guarantee, and optionally its unit, as text that decodes exactly."""
+    """Encode a mechanism or guarantee, and optionally its unit, as text, without loss."""
     if not _is_chargeable(mechanism):
         raise TypeError(
             f"mechanism must be one of {', '.join(CHARGEABLE)}; got a {type(mechanism).__name__}. "
-            "For a release made with something else, charge its guarantee"
+            "For any other release, charge its privacy guarantee"
         )
     plain = _to_plain(mechanism)
     if unit is not None:
@@ -93,7 +94,7 @@ def unit_of(spec: str) -> Unit | None:
 
 
 def protected_unit(charges: Sequence[Charge], adjacency: str, header: Header) -> str | None:
-    """Describe the unit that all charges protect; None for single records, and vectors."""
+    """Return a description of the unit that all charges protect; None for records and vectors."""
     if not is_of_persons(adjacency):
         return None
     noun = person_noun(header) or PERSON
@@ -101,7 +102,7 @@ def protected_unit(charges: Sequence[Charge], adjacency: str, header: Header) ->
     known = [unit for unit in units if unit is not None]
     if known and len(known) == len(units):
         return common_unit(known).describe(noun)
-    return f"one {noun} with at most as many records as each charge allows for"
+    return f"one {noun} with at most as many records as each charge allows"
 
 
 def _is_chargeable(value: Any) -> bool:
@@ -109,7 +110,7 @@ def _is_chargeable(value: Any) -> bool:
 
 
 def _to_plain(value: Any) -> Any:
-    """Return a value as JSON types."""
+    """Convert a value to JSON types."""
     if _is_chargeable(value):
         parameters = {f.name: _to_plain(getattr(value, f.name)) for f in fields(value)}
         return {"kind": type(value).__name__, **parameters}
@@ -135,16 +136,16 @@ def _decode(spec: str) -> tuple[Any, Unit | None]:
         stored = json.loads(spec, parse_constant=int, object_pairs_hook=_unique_names)
         unit = _unit(**stored.pop("unit")) if "unit" in stored else None
         mechanism = _from_plain(stored)
-        # Constructors convert numbers. The composed mechanism must equal the stored one.
+        # Constructors convert numbers, so check that the result equals the stored mechanism.
         if not _is_chargeable(mechanism) or not _agrees(stored, _to_plain(mechanism)):
-            raise TypeError("not a mechanism, or one with other parameters")
+            raise TypeError("not a mechanism, or a mechanism with different parameters")
         of_persons = is_of_persons(mechanism.adjacency)  # raises if its parts disagree
         if unit is not None and not of_persons:
-            raise ValueError("a person unit for a relation of records")
+            raise ValueError("a person unit with an adjacency for records")
         return mechanism, unit
     except LedgerError:
         raise
-    except Exception as error:  # a file may contain anything, and fail in any way
+    except Exception as error:  # decoding an arbitrary file may raise any error
         raise LedgerError(
             f"the ledger contains an invalid charge ({type(error).__name__}); the total cannot be "
             "computed without it, and nothing can be charged"
@@ -187,7 +188,7 @@ def _from_plain(value: Any, depth: int = 0) -> Any:
 
 
 def _agrees(stored: Any, plain: Any) -> bool:
-    """Return whether stored values equal a mechanism's, which may have newer parameters."""
+    """Return whether a mechanism has all stored values; it may also have newer parameters."""
     if isinstance(stored, dict) and isinstance(plain, dict):
         return all(name in plain and _agrees(stored[name], plain[name]) for name in stored)
     if isinstance(stored, list) and isinstance(plain, list):
@@ -206,10 +207,10 @@ def describe_parameters(mechanism: Any) -> str:
         case AllOf():
             return ", ".join(map(describe, mechanism.parts))
         case OneOf():
-            return f"the worst of {len(mechanism.alternatives)}"
+            return f"worst of {len(mechanism.alternatives)} alternatives"
         case RepeatedSelection():
             return f"{mechanism.mean:g} runs expected, shape={mechanism.shape:g}"
-    # A noise level may be shortened; the epsilon of a charged guarantee may not.
+    # Noise parameters may be rounded for display, but not the epsilon of a charged guarantee.
     show = format_short if isinstance(mechanism, Mechanism) else str
     return ", ".join(
         f"{each.name}={show(value)}"
@@ -223,28 +224,28 @@ def describe(mechanism: Any) -> str:
 
 
 def allowed_relations(declared: str | None) -> tuple[str, ...]:
-    """Return the relations that a ledger may be charged under; empty if none was declared."""
-    several = {RECORD: ADJACENCIES, PERSON: tuple(PERSON_RELATIONS.values()), None: ()}
-    return several.get(declared, (str(declared),))
+    """Return the adjacencies that a ledger accepts; empty if none was declared."""
+    by_unit = {RECORD: ADJACENCIES, PERSON: tuple(PERSON_RELATIONS.values()), None: ()}
+    return by_unit.get(declared, (str(declared),))
 
 
 def is_allowed(adjacency: str, declared: str | None) -> bool:
-    """Return whether a charge is under a relation that its ledger was declared for."""
+    """Return whether a ledger accepts charges under an adjacency."""
     relations = allowed_relations(declared)
     return declared is None or not {adjacency, relation_kind(adjacency)}.isdisjoint(relations)
 
 
 def check_stored_relation(adjacency: str, header: Header) -> None:
-    """Raise LedgerError if a stored charge has a relation that its ledger does not allow."""
+    """Raise LedgerError if a stored charge has an adjacency that its ledger does not accept."""
     if not is_allowed(adjacency, header.adjacency):
         raise LedgerError(
-            f"the ledger was created for {header.adjacency!r} and contains a charge under "
+            f"the ledger was created for {header.adjacency!r}, but contains a charge under "
             f"{adjacency!r}"
         )
 
 
 def check_stored_charge(charge: Charge, header: Header) -> None:
-    """Raise LedgerError if an entry cannot come from a charge to its ledger."""
+    """Raise LedgerError if the ledger would not have accepted a stored charge."""
     adjacency = decode(charge.spec).adjacency
     if charge.split is not None and relation_kind(adjacency) not in SPLIT_BY[charge.split.by]:
         raise LedgerError(
@@ -260,16 +261,16 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
     adjacency = mechanism.adjacency
     if unit is not None:
         if not isinstance(unit, Unit):
-            raise TypeError(f"unit must be a Unit; got one of type {type(unit).__name__}")
+            raise TypeError(f"unit must be a Unit; got {type(unit).__name__}")
         if unit.is_person != is_of_persons(adjacency):
-            raise ValueError(f"unit must agree with {adjacency!r}; got {unit}")
+            raise ValueError(f"unit must agree with adjacency={adjacency!r}; got {unit}")
         spec = encode(mechanism, unit if unit.is_person else None)
     if split is not None and relation_kind(adjacency) not in SPLIT_BY[split.by]:
         why = "A replaced record may move from one part to another. Split by position instead"
         if adjacency in PERSON_RELATIONS.values():
             why = "The records of a person may be in several parts. Charge the whole data set"
         elif split.by == "position":
-            why = "An added or removed record moves the rows behind it. Split by values instead"
+            why = "An added or removed record shifts the rows after it. Split by values instead"
         raise ValueError(
             f"adjacency must be {SPLIT_BY[split.by][0]!r} for charges on parts that are split by "
             f"{split.by}; got {adjacency!r}. {why}"
@@ -279,30 +280,30 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
         message = f"adjacency must be {wanted}, as declared for the ledger; got {adjacency!r}"
         if is_of_persons(header.adjacency) and not is_of_persons(adjacency):
             message += (
-                f". The ledger protects each {header.unit or PERSON} with all records, and this "
-                "charge protects single records. Pass groups to fit, or set max_rows; or use a "
-                "ledger with unit='record'. Nothing was charged or released"
+                f". The ledger protects all records of each {header.unit or PERSON}, but this "
+                "charge protects only single records. Pass groups to fit, or set max_rows; or use "
+                "a ledger with unit='record'. Nothing was charged or released"
             )
         raise ValueError(message)
     return spec
 
 
-# A charge that the limit of this ledger did not decide on.
+# Key prefix of a charge that neither this ledger nor one with the same limit admitted.
 MERGED = "merged"
-# A charge that a ledger with the same limit decided on; this ledger is its copy.
+# Key prefix of a charge that another ledger with the same limit admitted.
 COPIED = "copied"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Charge that is equal in different ledgers: with id 0 and the key of its first ledger.
+    """Charge in a form that is the same in all ledgers: with id 0, and its key in the first ledger.
 
     All values are compared: two copies of a ledger may use the same key for different charges.
     """
 
     origin: str  # identity of the first ledger
     charge: Charge
-    merged: bool = field(compare=False)  # whether the ledger that was read received it by a merge
+    merged: bool = field(compare=False)  # whether it was merged into the ledger that was read
 
 
 def is_merged(charge: Charge) -> bool:
@@ -314,13 +315,13 @@ def check_key(key: str) -> None:
     """Raise ValueError if the key of a new charge looks like the key of a merged charge."""
     if _parse_key(key)[0] is not None:
         raise ValueError(
-            f"key must not start like the keys of charges from other ledgers; got {key!r}. "
+            f"key must not look like the key of a charge from another ledger; got {key!r}. "
             "Nothing was charged"
         )
 
 
 def _parse_key(key: str) -> tuple[str | None, str, str]:
-    """Return MERGED or COPIED, the first ledger, and the key there; None for own charges."""
+    """Return the prefix, the first ledger and the key there; the prefix of own charges is None."""
     prefix, *rest = key.split("/", 3)
     if prefix in (MERGED, COPIED) and len(rest) == 3:
         return prefix, rest[0], rest[2]
@@ -375,7 +376,7 @@ def as_json(accountant: Any) -> str:
 
 
 def _digest(content: dict[str, Any]) -> str:
-    """Return a hash of everything else, to detect damage."""
+    """Return a hash of everything except the hash itself, to detect damage."""
     rest = {name: value for name, value in content.items() if name != "sha256"}
     return sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
 
@@ -399,17 +400,17 @@ def as_csv(accountant: Any) -> str:
     return file.getvalue()
 
 
-#: Functions that write an accountant, by the ending of the file.
+#: Functions that return the ledger of an accountant as text, by file extension.
 FORMATS: dict[str, Callable[[Any], str]] = {"json": as_json, "csv": as_csv}
 
 
 def _check_is_file(path: "str | PathLike[str]") -> None:
     if looks_like_address(os.fsdecode(path)):
-        raise LedgerError("an export must be a file; got a name like the address of a database")
+        raise LedgerError("an export must be a file; got what looks like a database URL")
 
 
 def export_format(path: "str | PathLike[str]") -> str:
-    """Return the format that the ending of a file name selects."""
+    """Return the export format for the extension of a file name."""
     _check_is_file(path)
     end = Path(path).suffix.lower().removeprefix(".")
     if end not in FORMATS:
@@ -432,7 +433,7 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
     except (ValueError, RecursionError):
         raise LedgerError(f"{unreadable}: it is not JSON, or is incomplete") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise LedgerError(f"the file {path} is not the export of a ledger")
+        raise LedgerError(f"the file {path} is not a ledger export")
     if content.get("version") != _VERSION:
         raise LedgerError(
             f"the export {path} has version {content.get('version')!r}, but this version of "

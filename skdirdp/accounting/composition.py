@@ -350,10 +350,11 @@ def _response_totals(responses: Pairs, most: int) -> tuple[Floats, Floats] | Non
         of_outcome = numbers @ np.log(probabilities)
         of_orders = gammaln(k + 1) - gammaln(numbers + 1).sum(axis=1)
         # Bounds the rounding errors of all terms.
-        rounding = 1e-15 * (2 * gammaln(k + 1) - of_outcome + 1)
+        rounding = 1e-15 * len(values) * (2 * gammaln(k + 1) - of_outcome + 1)
         losses = np.add.outer(losses, numbers @ np.asarray(values)).ravel()
         logs = np.add.outer(logs, of_orders + of_outcome + rounding).ravel()
-    return losses + 1e-15 * np.max(np.abs(losses)), logs
+    n_terms = sum(n for n, _ in sizes)
+    return losses + 1e-15 * n_terms * np.max(np.abs(losses)), logs
 
 
 _small_product = lru_cache(maxsize=256)(_SmallProduct)
@@ -455,13 +456,7 @@ class LossDistribution:
 @lru_cache(maxsize=64)
 def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
     """Compute a pessimistic distribution of the total loss, or None if floats do not suffice."""
-    # Fractional exponents are rounded up to whole numbers, which can be convolved.
-    whole: Counter[DominatingPair] = Counter()
-    for pair, count in pairs:
-        parts = pair.parts if isinstance(pair, FractionalPair) else ((pair, 1),)
-        for part, exponent in parts:
-            whole[part] += ceil(Fraction(exponent) * count)
-    pairs = tuple(whole.items())
+    pairs = _whole_pairs(pairs)
     releases = sum(count for _, count in pairs)
 
     def reach_of(part: Pairs, tail: float) -> float:
@@ -484,6 +479,16 @@ def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
     interval = _aligned_interval([pair.max_loss for pair, _ in pairs], interval)
     each = zip(pairs, spans, strict=True)
     return _convolve([_discretise(*part, span, interval) for part, span in each], interval)
+
+
+def _whole_pairs(pairs: Pairs) -> Pairs:
+    """Round fractional exponents up to whole numbers, which can be convolved."""
+    whole: Counter[DominatingPair] = Counter()
+    for pair, count in pairs:
+        parts = pair.parts if isinstance(pair, FractionalPair) else ((pair, 1),)
+        for part, exponent in parts:
+            whole[part] += ceil(Fraction(exponent) * count)
+    return tuple(whole.items())
 
 
 def _aligned_interval(losses: Iterable[float], interval: float) -> float:

@@ -1,7 +1,7 @@
-"""Worst neighbours of the estimators of this library, for audits.
+"""Worst-case neighbouring data sets for audits of the estimators of this library.
 
-The record that changes fills all its bounds, in cells that are otherwise empty or, where only
-published attributes are seen, in cells that are so full that no count is cut off at 0.
+The record that differs reaches all of its bounds. Its cells are otherwise empty or, if an attack
+sees only published attributes, so full that no count is clipped at 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,8 +28,8 @@ from ..table_classifier import PrivateTableClassifier
 from ..text import PrivateCountVectorizer
 from .releases import table_score
 
-#: Records that both data sets have, in a cell that does not change.
-_CROWD = 20
+#: Number of records that both data sets share, in a cell that does not change.
+_N_REST = 20
 #: Number of states of each column of a network.
 _STATES = 6
 
@@ -42,7 +42,7 @@ class Case(NamedTuple):
     estimator : estimator
         Estimator with its budget.
     first, second : tuple
-        Arguments of `fit`.
+        Arguments of `fit` for each of the two data sets.
     score : callable or None
         As in `audit`.
     """
@@ -54,7 +54,7 @@ class Case(NamedTuple):
 
 
 def case_names() -> list[str]:
-    """Return the names of all ready cases.
+    """Return the names of all predefined cases.
 
     Returns
     -------
@@ -71,16 +71,16 @@ def ready_case(
     adjacency: str = "replace",
     mechanism: str | None = None,
 ) -> Case:
-    """Return an estimator of this library with its worst neighbours.
+    """Return an estimator of this library with two worst-case neighbouring data sets.
 
     Parameters
     ----------
     name : str
         One of `case_names`.
     epsilon, delta : float, default=1.0, 1e-5
-        Budget of the estimator. A posterior has no delta.
+        Budget of the estimator. `PrivateDirichletPosterior` has no delta.
     adjacency : {"replace", "add_remove"}, default="replace"
-        Relation of the neighbours. A posterior has "replace" only.
+        Adjacency of the data sets. `PrivateDirichletPosterior` supports only "replace".
     mechanism : str, default=None
         Mechanism of the estimator, if it has this parameter; None for its default. All steps of a
         pipeline use it.
@@ -111,36 +111,36 @@ def _tables(adjacency: str, one: Any, other: Any, rest: Any) -> tuple[np.ndarray
     return first, rest if adjacency == "add_remove" else np.concatenate([[other], rest])
 
 
-def _many(parameters: dict[str, Any]) -> int:
-    """Return a number of records that noise reduces neither to 0 nor below a threshold."""
+def _large_count(parameters: dict[str, Any]) -> int:
+    """Return a count so large that noise reduces it neither to 0 nor below a threshold."""
     return int(np.ceil(200 / min(parameters["epsilon"], 1.0)))
 
 
 def _labelled(estimator: Any, tables: tuple[np.ndarray, np.ndarray]) -> Case:
-    """Return the case of a classifier; the first column has the labels."""
+    """Return the case of a classifier; the first column contains the labels."""
     first, second = ((table[:, 1:], table[:, 0]) for table in tables)
     return Case(estimator, first, second)
 
 
 def _multinomial(kind: Any) -> Callable[[str, dict[str, Any]], Case]:
     def case(adjacency: str, parameters: dict[str, Any]) -> Case:
-        rest = [[0, 0, 0, 0, 0, 1]] * _CROWD
+        rest = [[0, 0, 0, 0, 0, 1]] * _N_REST
         tables = _tables(adjacency, [0, 1, 1, 0, 0, 0], [1, 0, 0, 1, 1, 0], rest)
-        sizes = {"max_count": 1, "max_total": 2, "n_samples": _CROWD}
+        sizes = {"max_count": 1, "max_total": 2, "n_samples": _N_REST}
         return _labelled(kind(classes=[0, 1], **sizes, **parameters), tables)
 
     return case
 
 
 def _bernoulli(adjacency: str, parameters: dict[str, Any]) -> Case:
-    rest = [[0, 0, 0], [1, 0, 0]] * _CROWD
+    rest = [[0, 0, 0], [1, 0, 0]] * _N_REST
     tables = _tables(adjacency, [0, 1, 1], [1, 1, 1], rest)
-    return _labelled(DirichletBernoulliNB(classes=[0, 1], n_samples=_CROWD, **parameters), tables)
+    return _labelled(DirichletBernoulliNB(classes=[0, 1], n_samples=_N_REST, **parameters), tables)
 
 
 def _categorical(adjacency: str, parameters: dict[str, Any]) -> Case:
-    tables = _tables(adjacency, [0, 0, 0], [1, 1, 1], [[0, 2, 2]] * _CROWD)
-    model = DirichletCategoricalNB(classes=[0, 1], n_categories=3, n_samples=_CROWD, **parameters)
+    tables = _tables(adjacency, [0, 0, 0], [1, 1, 1], [[0, 2, 2]] * _N_REST)
+    model = DirichletCategoricalNB(classes=[0, 1], n_categories=3, n_samples=_N_REST, **parameters)
     return _labelled(model, tables)
 
 
@@ -153,25 +153,25 @@ def _three_bins(**parameters: Any) -> DirichletHistogramTransformer:
         fine_scale="linear",
         strategy="uniform",
         encode="ordinal",
-        n_samples=_CROWD,
+        n_samples=_N_REST,
         **parameters,
     )
 
 
 def _histogram(adjacency: str, parameters: dict[str, Any]) -> Case:
-    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _CROWD)
+    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _N_REST)
     return Case(_three_bins(**parameters), (tables[0],), (tables[1],))
 
 
 def _bin_counts(adjacency: str, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the exact counts of the bins of both data sets, for each column."""
-    other = [0.0, float(adjacency == "replace"), _CROWD]
-    first, second = np.array([1.0, 0.0, _CROWD]), np.array(other)
+    """Return the exact bin counts of each column, for both data sets."""
+    other = [0.0, float(adjacency == "replace"), _N_REST]
+    first, second = np.array([1.0, 0.0, _N_REST]), np.array(other)
     return np.tile(first, (n_columns, 1)), np.tile(second, (n_columns, 1))
 
 
 def _pipeline(adjacency: str, parameters: dict[str, Any]) -> Case:
-    tables = _tables(adjacency, [0.5], [1.5], [[2.5]] * _CROWD)
+    tables = _tables(adjacency, [0.5], [1.5], [[2.5]] * _N_REST)
     chosen = {name: parameters.pop(name) for name in ("mechanism",) if name in parameters}
     # The second step counts the bins that the first one returns.
     steps = [("bins", _three_bins(**chosen)), ("again", _three_bins(**chosen))]
@@ -187,11 +187,11 @@ def _pipeline(adjacency: str, parameters: dict[str, Any]) -> Case:
     return Case(PrivatePipeline(steps, **parameters), (tables[0],), (tables[1],), score)
 
 
-class _NothingIsCharged:
-    """Accountant of a party in an audit."""
+class _NullAccountant:
+    """Accountant that ignores all charges, for the parties of an audit."""
 
     def charge(self, *args: Any, **kwargs: Any) -> None:
-        """Accept a charge, and store nothing."""
+        """Ignore a charge."""
 
 
 class _Parties:
@@ -215,7 +215,7 @@ class _Parties:
     def fit(self, *parties: dict[str, Any]) -> "_Parties":
         aggregator = Aggregator(self.round)
         for name, records in enumerate(parties):
-            share = self.round.draw_share(records, accountant=_NothingIsCharged())
+            share = self.round.draw_share(records, accountant=_NullAccountant())
             aggregator.add(name, share)
         sums, n_present = aggregator.total()
         self.sums_ = (sums - share.values) % (1 << self.round.bits)
@@ -224,10 +224,10 @@ class _Parties:
 
 
 def _federated(adjacency: str, parameters: dict[str, Any]) -> Case:
-    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _CROWD)
+    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _N_REST)
     estimator, example = _three_bins(**parameters), {"X": np.array([[2.5, 2.5]])}
     fit = FederatedRound(estimator, example, round_id="audit", n_parties=3, max_colluders=1)
-    # Each party has a third of the crowd; the record that changes is with the first one.
+    # Each party has a third of the records. The record that differs belongs to the first party.
     first, second = (tuple({"X": part} for part in np.array_split(table, 3)) for table in tables)
     counts = [each.ravel() for each in _bin_counts(adjacency, 2)]
     known = np.bincount(np.floor(first[-1]["X"][:, 0]).astype(int), minlength=3)
@@ -246,27 +246,27 @@ def _federated(adjacency: str, parameters: dict[str, Any]) -> Case:
 def _network_with_structure(adjacency: str, parameters: dict[str, Any]) -> Case:
     import pandas as pd
 
-    tables = _tables(adjacency, [0, 0], [1, 1], [[2, 2]] * _CROWD)
+    tables = _tables(adjacency, [0, 0], [1, 1], [[2, 2]] * _N_REST)
     first, second = (pd.DataFrame(table, columns=["a", "b"]) for table in tables)
     states = {"a": [0, 1, 2], "b": [0, 1, 2]}
     structure: dict[str, list[str]] = {"a": [], "b": ["a"]}
-    model = PrivateBayesNetMLE(structure, states=states, n_samples=_CROWD, **parameters)
+    model = PrivateBayesNetMLE(structure, states=states, n_samples=_N_REST, **parameters)
     return Case(model, (first,), (second,))
 
 
 def _crosstab(adjacency: str, parameters: dict[str, Any]) -> Case:
     import pandas as pd
 
-    tables = _tables(adjacency, [0, 0], [1, 1], [[2, 2]] * _CROWD)
+    tables = _tables(adjacency, [0, 0], [1, 1], [[2, 2]] * _N_REST)
     first, second = (pd.DataFrame(table, columns=["a", "b"]) for table in tables)
     schema = Schema({"a": [0, 1, 2], "b": [0, 1, 2]})
     margins = [("a",), ("b",), ("a", "b")]
-    model = PrivateCrosstab(schema, margins, n_samples=_CROWD, **parameters)
+    model = PrivateCrosstab(schema, margins, n_samples=_N_REST, **parameters)
     return Case(model, (first,), (second,))
 
 
-class _ShownTables(PrivateTableClassifier):
-    """Classifier that keeps the noisy class tables, which it releases first."""
+class _ClassifierWithTables(PrivateTableClassifier):
+    """Classifier that stores its first release, the noisy class tables."""
 
     def _set_model(self, model: Any, tables: Any, variances: Sequence[np.ndarray]) -> None:
         super()._set_model(model, tables, variances)
@@ -276,19 +276,19 @@ class _ShownTables(PrivateTableClassifier):
 def _table_classifier(adjacency: str, parameters: dict[str, Any]) -> Case:
     import pandas as pd
 
-    # With so few records, 95% of the budget are for the class tables. The other steps depend on
-    # them, and are not attacked.
+    # With so few records, 95% of the budget is spent on the class tables. The other steps depend
+    # on them, and are not attacked.
     tables = _tables(adjacency, [0, 0], [1, 1], [[0, 0], [0, 1], [1, 0], [1, 1]] * 2)
     first, second = (pd.DataFrame(table, columns=["label", "a"]) for table in tables)
     schema = Schema({"label": [0, 1], "a": [0, 1]})
     parameters.pop("mechanism", None)  # its noise is always Gaussian
     weights = np.diag([1.0, -1.0 if adjacency == "replace" else 0.0])
 
-    def score(model: _ShownTables) -> float:
+    def score(model: _ClassifierWithTables) -> float:
         """Return the log-likelihood ratio of the class tables, up to a factor and a constant."""
         return float(sum(np.sum(weights * table[:, :2]) for table in model.class_tables_))
 
-    model = _ShownTables(schema, n_samples=len(first), **parameters)
+    model = _ClassifierWithTables(schema, n_samples=len(first), **parameters)
     return Case(model, (first, "label"), (second, "label"), score)
 
 
@@ -296,7 +296,7 @@ def _network(adjacency: str, parameters: dict[str, Any]) -> Case:
     import pandas as pd
 
     states = list(range(_STATES))
-    rest = np.repeat(np.column_stack([states, states]), _many(parameters), axis=0)
+    rest = np.repeat(np.column_stack([states, states]), _large_count(parameters), axis=0)
     tables = _tables(adjacency, [0, 0], [1, 1], rest)
     first, second = (pd.DataFrame(table, columns=["a", "b"]) for table in tables)
     model = PrivateBayesNet(states={"a": states, "b": states}, postprocess=False, **parameters)
@@ -304,8 +304,8 @@ def _network(adjacency: str, parameters: dict[str, Any]) -> Case:
 
 
 def _network_score(model: PrivateBayesNet) -> float:
-    """Return the changes of the released counts of columns and of their pair, by precision."""
-    # Counts are known up to a factor, so a new record is seen by comparison with other cells.
+    """Return the change in released counts of columns and their pair, weighted by precision."""
+    # Counts are known up to a factor, so an added record shows only relative to other cells.
     weights = np.full(_STATES, -1 / (_STATES - 1))
     if model.adjacency == "replace":
         weights = np.where(np.arange(_STATES) == 1, -1.0, 0.0)
@@ -315,12 +315,12 @@ def _network_score(model: PrivateBayesNet) -> float:
     (parent,) = model.structure_[child]
     joint = model.probabilities_[parent][0] * np.diag(model.probabilities_[child])
     (sigma,) = model.sigma_["cliques"].values()
-    precise = columns / model.sigma_["columns"] ** 2 + weights @ joint / sigma**2
-    return float(model.n_records_ * precise)
+    weighted = columns / model.sigma_["columns"] ** 2 + weights @ joint / sigma**2
+    return float(model.n_records_ * weighted)
 
 
 def _vectorizer(adjacency: str, parameters: dict[str, Any]) -> Case:
-    first = ["one", *["one", "two"] * _many(parameters)]
+    first = ["one", *["one", "two"] * _large_count(parameters)]
     second = ["two", *first[1:]] if adjacency == "replace" else first[1:]
     model = PrivateCountVectorizer(max_words=1, max_features=2, **parameters)
     return Case(model, (first,), (second,))

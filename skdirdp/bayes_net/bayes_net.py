@@ -271,7 +271,7 @@ class PrivateBayesNet(MarginErrors):
             schedule = self._plan(
                 context.budget, counted, len(names), len(table.unlisted), count_numbers(schema)
             )
-            n_records = counted.n_rows if context.budget.publishes_size(counted.unit) else None
+            n_records = counted.n_rows if context.budget.has_public_size(counted.unit) else None
 
             schedule.start(self._charge(*schedule.joint.as_charge(), counted.unit))
             self._encoding_: dict[str, Any] = {

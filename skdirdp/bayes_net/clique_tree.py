@@ -613,7 +613,7 @@ class MarginErrors(BaseBayesNet):
             ]
             joint = JointMechanism.from_mechanisms([whole])
             generator = meter._charge(*joint.as_charge(), counted.unit)
-            is_public = budget.publishes_size(counted.unit)
+            is_public = budget.has_public_size(counted.unit)
             n_records = counted.n_rows if is_public else self.n_records_
             measured = {}
             for part, group in zip(parts, asked, strict=True):

@@ -244,7 +244,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         if self._release_context().in_pipeline:
             raise TypeError(
                 "PrivateCrosstab cannot be a step of a PrivatePipeline: it counts the columns of "
-                "its schema. Fit it by itself"
+                "its schema. Fit it on its own"
             )
         schema = self.schema if isinstance(self.schema, Schema) else Schema(self.schema)
         weights = parse_tables(self.tables, schema)

@@ -18,7 +18,15 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 from .._persons import check_person
-from ..schema import ARROW_TYPES, DASK_TYPES, LAZY_FRAME_TYPES, Schema, check_row_order, has_type
+from ..schema import (
+    ARROW_TYPES,
+    DASK_TYPES,
+    LAZY_FRAME_TYPES,
+    Schema,
+    check_is_table,
+    check_row_order,
+    has_type,
+)
 from .in_memory import Counter, InMemoryTable, Part, TableCounts
 
 __all__ = [
@@ -68,6 +76,8 @@ def _find_kind(X: Any) -> Kind | None:
         for kind in KINDS:
             if has_type(X, kind.types):
                 return kind
+        if not hasattr(X, "__dataframe__"):
+            check_is_table(X)
     if isinstance(X, (str, bytes, PathLike, Generator, Iterator)):
         others = "; ".join(f"{kind.name} (skdirdp[{kind.extra}])" for kind in KINDS)
         raise TypeError(

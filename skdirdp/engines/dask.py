@@ -80,7 +80,7 @@ class DaskTable:
         parts = np.ravel(value.to_delayed()).tolist()
         n = len(self._parts())
         if len(parts) != n:
-            raise ValueError(f"{role} must have as many partitions as X, {n}; got {len(parts)}")
+            raise ValueError(f"{role} must have {n} partitions, as many as X; got {len(parts)}")
         return parts
 
     def _parts(self) -> list[Delayed]:
@@ -125,7 +125,7 @@ def _split(roles: ColumnRoles | None, records: Any, **others: Any) -> Part:
 
 
 def _call(model: Any, method: str, records: Any, meta: Any) -> Any:
-    """Return the result of a method for a part, or `meta` if the part is empty."""
+    """Call a method of a model on a part, or return `meta` if the part is empty."""
     return getattr(model, method)(records) if records.shape[0] else meta
 
 

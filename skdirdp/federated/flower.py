@@ -1,8 +1,8 @@
-"""Rounds on Flower: a ClientApp for each party, a ServerApp, and SecAgg+ in between.
+"""Federated rounds with Flower: a ClientApp for each party, a ServerApp, and SecAgg+.
 
 Flower's SecAgg+ averages floats: it clips and quantises them with random rounding to 32 bits, and
-its masks come from a generator with a seed of 32 bits, which a server can find by trying all seeds
-(flwr 1.41, `secaggplus_utils.pseudo_rand_gen`). Here both are replaced while a message is handled:
+its masks come from a generator with a 32-bit seed, which a server can find by trying all seeds
+(flwr 1.41, `secaggplus_utils.pseudo_rand_gen`). Both are replaced here while a message is handled:
 shares are added as exact integers, and masks are the output of SHAKE-256 with the full seed. Key
 agreement, secret sharing and the four stages are Flower's own.
 """
@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .._messages import plural
 from ..exceptions import BudgetExceededError, ContractError
 from .rounds import FederatedRound
 
@@ -50,27 +51,27 @@ except ImportError as error:  # pragma: no cover
         "skdirdp.federated.flower needs Flower: pip install 'skdirdp[federated]'"
     ) from error
 
-# The names of these modules are hidden by functions of the same names.
+# Flower's packages export functions that shadow these modules.
 _CLIENT = import_module("flwr.client.mod.secure_aggregation.secaggplus_mod")
 _SERVER = import_module("flwr.server.workflow.secure_aggregation.secaggplus_workflow")
 
-#: Shares become doubles on their way through Flower, which are exact up to 2^53.
+#: Shares are passed to Flower as doubles, which are exact up to 2^53.
 MAX_BITS = 52
 _CONTRACT, _REPLY, _CHECKSUM = "skdirdp-contract", "skdirdp-reply", "skdirdp-checksum"
-# Parameters of SecAgg+ with which an integer of weight 1 stays as it is.
+# Parameters of SecAgg+ that leave an integer with weight 1 unchanged.
 _WEIGHT, _CLIPPING, _TARGET = 1.0, 0.0, 1
 _POLL_SECONDS = 0.5
 _CHANGED = (
-    "the round has no result: a message was modified on its way to the server. Start another round "
-    "with another round_id"
+    "the round has no result: a message was modified on its way to the server. Start a new round "
+    "with a different round_id"
 )
 
 _log = logging.getLogger(__name__)
 _patching = RLock()
 
-#: Returns the records and the accountant of a party: the arguments of `draw_share`.
+#: Callable that returns a party's records and accountant: the arguments of `draw_share`.
 Party = Callable[[Context], tuple[Mapping[str, Any], Any]]
-#: Returns the round, from the public configuration of the run.
+#: Callable that creates the round from the public configuration of the run.
 MakeRound = Callable[[Context], FederatedRound]
 
 
@@ -82,7 +83,7 @@ def random_masks(
     Parameters
     ----------
     seed : bytes
-        Secret of one party, or shared by two.
+        Secret of one party, or secret that two parties share.
     num_range : int
         Power of two.
     dimensions_list : list of tuple of int
@@ -107,13 +108,13 @@ def random_masks(
 
 
 def _as_integers(parameters: list[np.ndarray], *_: Any) -> list[np.ndarray]:
-    """Return doubles that are whole numbers as integers, in place of Flower's quantisation."""
+    """Convert whole doubles to integers, as a replacement for Flower's quantisation."""
     return [np.rint(values).astype(np.int64) for values in parameters]
 
 
 @contextmanager
-def _exact_arithmetic(module: Any, **functions: Any) -> Iterator[None]:
-    """Replace functions of a module of Flower while a message is handled."""
+def _patched(module: Any, **functions: Any) -> Iterator[None]:
+    """Replace functions of a Flower module while a message is handled."""
     with _patching:
         before = {name: getattr(module, name) for name in functions}
         vars(module).update(functions)
@@ -123,13 +124,13 @@ def _exact_arithmetic(module: Any, **functions: Any) -> Iterator[None]:
             vars(module).update(before)
 
 
-def _control(fit: FederatedRound) -> int:
-    """Return the number in the last cell of every share, which shows whether masks cancel."""
+def _control_value(fit: FederatedRound) -> int:
+    """Return the last cell of every share, a known value that shows whether masks cancel."""
     return int(fit.digest[:13], 16) & ((1 << fit.bits) - 1)
 
 
 def _masked_checksum(message: Message) -> str | None:
-    """Return the SHA-256 of the masked share in a message, None if it has none."""
+    """Return the SHA-256 hash of the masked share in a message, or None if there is no share."""
     configs = message.content.config_records.get(RECORD_KEY_CONFIGS)
     if configs is None or Key.MASKED_PARAMETERS not in configs:
         return None
@@ -161,10 +162,11 @@ def _check_round(fit: FederatedRound) -> None:
         raise ValueError(f"bits must be at most {MAX_BITS} with Flower; got {fit.bits}")
     if fit.n_parties < 2:
         raise ValueError("n_parties must be at least 2: with one party, its share is the sum")
-    # A server that calls a party active to some and missing to others gets both of its secrets if
-    # 2 (least - colluders) honest parties and the colluders answer. So few parties must not exist.
-    least, colluders = fit.n_parties - fit.max_dropouts, fit.max_colluders
-    if 2 * least <= fit.n_parties + colluders:
+    # A server that reports a party as active to some and as missing to others gets both of its
+    # secrets if 2 (required - colluders) honest parties and the colluders answer. There must be
+    # fewer parties than that.
+    required, colluders = fit.n_parties - fit.max_dropouts, fit.max_colluders
+    if 2 * required <= fit.n_parties + colluders:
         raise ValueError(
             "n_parties must be larger than 2 max_dropouts + max_colluders with Flower; got "
             f"n_parties={fit.n_parties}, max_dropouts={fit.max_dropouts}, "
@@ -176,15 +178,15 @@ def _check_round(fit: FederatedRound) -> None:
 
 
 def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
-    """Return the Flower app of a party.
+    """Return the Flower ClientApp of a party.
 
     Parameters
     ----------
     make_round : callable
         Takes Flower's context, and returns the party's `FederatedRound`.
     party : callable
-        Takes Flower's context, and returns the party's records, a dict, and its accountant. It is
-        called after the contract was compared.
+        Takes Flower's context, and returns the party's records (a dict) and its accountant. It is
+        called after the contracts have been compared.
 
     Returns
     -------
@@ -199,7 +201,7 @@ def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
     def secure_aggregation(message: Message, context: Context, call_next: Any) -> Message:
         with _without_data():
             _check_stage(make_round(context), message)
-            with _exact_arithmetic(_CLIENT, pseudo_rand_gen=random_masks, quantize=_as_integers):
+            with _patched(_CLIENT, pseudo_rand_gen=random_masks, quantize=_as_integers):
                 reply: Message = _CLIENT.secaggplus_mod(message, context, call_next)
             if (checksum := _masked_checksum(reply)) is not None:
                 reply.content.config_records[_CHECKSUM] = ConfigRecord({"sha256": checksum})
@@ -222,13 +224,13 @@ def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
 
     @app.train(mods=[secure_aggregation])
     def send(message: Message, context: Context) -> Message:
-        """Charge, draw the share, and return it to be masked."""
+        """Charge the accountant, draw the share, and return it for masking."""
         fit = make_round(context)
         instructions = compat.recorddict_to_fitins(message.content, keep_input=True)
         fit.check_offer(json.loads(str(instructions.config["contract"])))
         records, accountant = party(context)
         share = fit.draw_share(records, accountant=accountant)
-        values = np.append(share.values, _control(fit)).astype(float)
+        values = np.append(share.values, _control_value(fit)).astype(float)
         # A constant weight: the number of records is not sent.
         result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([values]), 1, {})
         return Message(compat.fitres_to_recorddict(result, keep_input=False), reply_to=message)
@@ -238,7 +240,7 @@ def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
 
 @contextmanager
 def _without_data() -> Iterator[None]:
-    """Hide messages of unknown errors, which Flower sends to the server and which may hold data."""
+    """Keep messages of unexpected errors, which may contain data, from being sent to the server."""
     try:
         yield
     except (ContractError, BudgetExceededError):
@@ -248,20 +250,20 @@ def _without_data() -> Iterator[None]:
         kind = type(error).__name__
     else:
         return
-    raise RuntimeError(f"the party failed with {kind}; its own log has the message")
+    raise RuntimeError(f"the party failed with {kind}; see its own log for the message")
 
 
 def _check_stage(fit: FederatedRound, message: Message) -> None:
-    """Refuse a message of the server that would reveal more than the contract allows."""
+    """Reject a message from the server that would reveal more than the contract allows."""
     if RECORD_KEY_CONFIGS not in message.content.config_records:
         raise ContractError("shares are sent only with SecAgg+")
     configs: Any = message.content.config_records[RECORD_KEY_CONFIGS]
-    stage, least = configs.get(Key.STAGE), fit.n_parties - fit.max_dropouts
+    stage, required = configs.get(Key.STAGE), fit.n_parties - fit.max_dropouts
     if stage == Stage.SETUP:
         expected = {
             Key.SAMPLE_NUMBER: fit.n_parties,
             Key.SHARE_NUMBER: fit.n_parties,
-            Key.THRESHOLD: max(least, 2),
+            Key.THRESHOLD: max(required, 2),
             Key.CLIPPING_RANGE: _CLIPPING,
             Key.TARGET_RANGE: _TARGET,
             Key.MOD_RANGE: 1 << fit.bits,
@@ -269,7 +271,7 @@ def _check_stage(fit: FederatedRound, message: Message) -> None:
         }
         wrong = [name for name, value in expected.items() if configs.get(name) != value]
         if wrong:
-            raise ContractError(f"the server asks for other parameters of SecAgg+: {wrong}")
+            raise ContractError(f"the server requests unexpected SecAgg+ parameters: {wrong}")
     elif stage == Stage.SHARE_KEYS:
         if len(configs) - 1 != fit.n_parties:
             raise ContractError("all parties must be present before shares are drawn")
@@ -280,9 +282,9 @@ def _check_stage(fit: FederatedRound, message: Message) -> None:
         active, dead = (
             set(configs[name]) for name in (Key.ACTIVE_NODE_ID_LIST, Key.DEAD_NODE_ID_LIST)
         )
-        if active & dead or len(active) < least:
+        if active & dead or len(active) < required:
             raise ContractError(
-                f"a sum of {len(active)} parties is not revealed; at least {least} must be in it"
+                f"a sum over {len(active)} parties is not revealed; it needs at least {required}"
             )
 
 
@@ -292,7 +294,7 @@ def _check_stage(fit: FederatedRound, message: Message) -> None:
 def make_server_app(
     make_round: MakeRound, save: Callable[[Any, Context], None], timeout: float = 600.0
 ) -> ServerApp:
-    """Return the Flower app of the server.
+    """Return the Flower ServerApp.
 
     Parameters
     ----------
@@ -352,12 +354,12 @@ def run_round(fit: FederatedRound, grid: Any, context: Context, timeout: float =
     if workflow.sums is None:
         reasons = "; ".join(sorted(workflow.reasons)) or "too few parties answered in time"
         raise ContractError(
-            f"round {fit.round_id!r} has no result: {reasons}. Start another round with another "
-            "round_id; parties that were charged are charged again"
+            f"round {fit.round_id!r} has no result: {reasons}. Start a new round with a different "
+            "round_id; parties that were charged will be charged again"
         )
     *sums, control = workflow.sums.tolist()
     n_present = strategy.n_present
-    if control != n_present * _control(fit) % (1 << fit.bits):
+    if control != n_present * _control_value(fit) % (1 << fit.bits):
         raise ContractError(_CHANGED)
     return fit.fit(np.array(sums, np.int64), n_present)
 
@@ -369,14 +371,14 @@ def _wait_for_parties(fit: FederatedRound, grid: Any, timeout: float) -> list[in
         time.sleep(_POLL_SECONDS)
     if len(nodes) != fit.n_parties:
         raise ContractError(
-            f"the round has {fit.n_parties} parties, and {len(nodes)} nodes are connected. "
-            "Nothing was charged"
+            f"the round has {fit.n_parties} parties, but the grid has "
+            f"{plural(len(nodes), 'node')}. Nothing was charged"
         )
     return nodes
 
 
 def _agree(fit: FederatedRound, grid: Any, nodes: list[int], timeout: float) -> None:
-    """Raise an error if a party has another contract, before any party is charged."""
+    """Raise an error if a party has a different contract, before any party is charged."""
     offer = ConfigRecord({"json": json.dumps(fit.contract)})
     messages = [
         Message(RecordDict({_CONTRACT: offer}), dst_node_id=node, message_type="query")
@@ -390,7 +392,7 @@ def _agree(fit: FederatedRound, grid: Any, nodes: list[int], timeout: float) -> 
         elif text := str(reply.content.config_records[_REPLY]["error"]):
             errors.add(text)
     if len(replies) < len(nodes):
-        errors.add(f"{len(nodes) - len(replies)} did not answer")
+        errors.add(f"{len(nodes) - len(replies)} of {len(nodes)} parties did not answer")
     if errors:
         raise ContractError(
             f"not all parties accept the contract of round {fit.round_id!r}, and none was "
@@ -399,7 +401,7 @@ def _agree(fit: FederatedRound, grid: Any, nodes: list[int], timeout: float) -> 
 
 
 class _OneSum:
-    """The part of a Flower strategy that SecAgg+ uses: all parties, once, without a model."""
+    """Minimal Flower strategy for SecAgg+: one sum over all parties, without a model."""
 
     def __init__(self, fit: FederatedRound, nodes: list[int]):
         self._fit, self._nodes = fit, nodes
@@ -415,13 +417,13 @@ class _OneSum:
 
 
 class _ExactSecAggPlus(SecAggPlusWorkflow):
-    """SecAgg+ with exact sums: all parties share keys, and at most `max_dropouts` leave later."""
+    """SecAgg+ with exact sums: all parties share keys, and at most `max_dropouts` then drop out."""
 
     def __init__(self, fit: FederatedRound, timeout: float):
-        least = fit.n_parties - fit.max_dropouts
+        required = fit.n_parties - fit.max_dropouts
         super().__init__(
             1.0,
-            least / fit.n_parties,
+            required / fit.n_parties,
             max_weight=_WEIGHT,
             clipping_range=_CLIPPING,
             quantization_range=_TARGET,
@@ -432,7 +434,7 @@ class _ExactSecAggPlus(SecAggPlusWorkflow):
         self.reasons: set[str] = set()
         self.sums: np.ndarray | None = None
 
-    def _note(self, state: Any) -> None:
+    def _record_failures(self, state: Any) -> None:
         self.reasons |= {str(getattr(f.args[0], "reason", f)) for f in state.failures if f.args}
 
     def setup_stage(self, grid: Any, context: Any, state: Any) -> bool:
@@ -442,8 +444,8 @@ class _ExactSecAggPlus(SecAggPlusWorkflow):
         return self._all_present(super().share_keys_stage(grid, context, state), state)
 
     def _all_present(self, done: bool, state: Any) -> bool:
-        """Stop before any party is charged if one has left."""
-        self._note(state)
+        """Return False, which stops the round before any party is charged, if a party has left."""
+        self._record_failures(state)
         if len(state.active_node_ids) < self._n_parties:
             self.reasons.add("a party left before shares were drawn, and none was charged")
             return False
@@ -452,7 +454,7 @@ class _ExactSecAggPlus(SecAggPlusWorkflow):
     def collect_masked_vectors_stage(self, grid: Any, context: Any, state: Any) -> bool:
         checked: Any = _CheckedGrid(grid)
         done = super().collect_masked_vectors_stage(checked, context, state)
-        self._note(state)
+        self._record_failures(state)
         return done
 
     def unmask_stage(self, grid: Any, context: Any, state: Any) -> bool:
@@ -460,9 +462,9 @@ class _ExactSecAggPlus(SecAggPlusWorkflow):
             self.sums = parameters[0]
             return [values.astype(float) for values in parameters]
 
-        with _exact_arithmetic(_SERVER, pseudo_rand_gen=random_masks, dequantize=keep):
+        with _patched(_SERVER, pseudo_rand_gen=random_masks, dequantize=keep):
             done = super().unmask_stage(grid, context, state)
-        self._note(state)
+        self._record_failures(state)
         if not done:
             self.sums = None
         return done

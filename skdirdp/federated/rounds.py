@@ -27,7 +27,7 @@ from ..exceptions import ContractError, DuplicateChargeError
 from ..mechanisms import DirichletMechanism, DistributedDirichletMechanism, Mechanism
 from ..mechanisms.distributed import MAX_PARTIES
 from ..mechanisms.sampling import check_platform
-from ..pipeline.inputs import open_inputs
+from ..pipeline.inputs import read_inputs
 from ..schema import Schema, to_toml
 
 #: Version of the contract and of the messages.
@@ -470,8 +470,8 @@ class Aggregator:
         if n_present < least:
             raise ContractError(
                 f"{n_present} of {self._fit.n_parties} parties sent a share, and at least {least} "
-                "must: the round has no result. Start another round with another round_id; it is "
-                "charged again"
+                "must: the round has no result. Start a new round with a different round_id; it "
+                "is charged again"
             )
         sums, self._sum = self._sum, None
         return sums, n_present
@@ -498,7 +498,7 @@ class _RoundContext(ReleaseContext):
         encoder = schema.encoder()
         pipeline = Pipeline([("schema", encoder), ("estimator", estimator)])
         X, y, groups = (arguments.pop(name, None) for name in ("X", "y", "groups"))
-        inputs = open_inputs(pipeline, X, y, {}, groups)
+        inputs = read_inputs(pipeline, X, y, {}, groups)
         X = encoder.fit_transform(inputs.X)
         columns = encoder.get_feature_names_out().tolist()
         self.known = {"columns": columns, **inputs.known_after(encoder)}
@@ -512,7 +512,7 @@ class _RoundContext(ReleaseContext):
     def protected_unit(self, unit: Unit) -> Unit:
         return Unit(unit.max_rows * self.fit.person_parties, unit.by_ids)
 
-    def publishes_size(self, unit: Unit) -> bool:
+    def has_public_size(self, unit: Unit) -> bool:
         return False
 
     def check(self, plan: ReleasePlan) -> None:
@@ -579,8 +579,8 @@ class _PartyContext(_RoundContext):
         except DuplicateChargeError:
             raise ContractError(
                 f"round {self.fit.round_id!r} is already charged in this ledger, and a share was "
-                "or may have been sent. Take part in another round, with another round_id; it is "
-                "charged again"
+                "or may have been sent. Take part in a new round with a different round_id; it "
+                "is charged again"
             ) from None
 
 

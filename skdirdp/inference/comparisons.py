@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chndtr
+from scipy.special import chndtr, ndtr
 
 from .._validation import check_real
 from .estimates import (
@@ -20,6 +20,8 @@ from .hypotheses import check_two_way, check_values, corrected, projected
 
 # Values of each of two shares at which their joint confidence region is traced.
 _TRACE = 33
+# Deviates of each of two independent shares, and how far beyond the limits they go.
+_NODES, _BEYOND = 61, 2.0
 # Smallest expected count of a category in a measure of association: none is excluded.
 _MIN_MARGIN = 0.5
 # Smallest expected count, plus the variance of Gaussian or gamma noise, for which contrasts of a
@@ -76,7 +78,8 @@ def _compare(
     """Return limits of a function that increases with a first share and decreases with a second.
 
     Two deviates z1 and z2 are tested together: the limits are the extremes of the function where
-    ``z1^2 + z2^2 <= z^2``. `outermost` replaces values that are undefined.
+    ``z1^2 + z2^2 <= z^2``. For the counted records with Laplace noise, limits are quantiles of the
+    function of two independent shares instead. `outermost` replaces values that are undefined.
     """
     table = table.for_population(population)
     z = normal_quantile(confidence)
@@ -89,16 +92,50 @@ def _compare(
         raise ValueError("given and reference must have no cell in common; they have")
     # Without a correction the noise of the two shares is independent.
     tested = [TestedShare(table, inside, each, population, False) for each in (first, second)]
-    one, two = (_Curve(each, z) for each in tested)
-    rest = np.sqrt(np.maximum(z**2 - one.deviates**2, 0.0))
+    limits: Callable[..., tuple] = _melded if table.law.b > 0 and not population else _extremes
     with np.errstate(divide="ignore", invalid="ignore"):
-        high = function(one.shares, two.share_at(rest))
-        low = function(one.shares, two.share_at(-rest))
+        low, high = limits(*tested, function, z, outermost)
         value = np.clip(function(tested[0].value, tested[1].value), *outermost)
-    low = np.clip(np.where(np.isnan(low), outermost[0], low).min(axis=-1), *outermost)
-    high = np.clip(np.where(np.isnan(high), outermost[1], high).max(axis=-1), *outermost)
+    low, high = np.clip(low, *outermost), np.clip(high, *outermost)
     shape = tested[0].value.shape
     return Estimate(value, low.reshape(shape), high.reshape(shape), confidence)
+
+
+def _extremes(first, second, function, z, outermost) -> tuple[np.ndarray, np.ndarray]:
+    """Return the extremes of a function of two shares where ``z1^2 + z2^2 <= z^2``."""
+    one, two = _Curve(first, z), _Curve(second, z)
+    rest = np.sqrt(np.maximum(z**2 - one.deviates**2, 0.0))
+    high = function(one.shares, two.share_at(rest))
+    low = function(one.shares, two.share_at(-rest))
+    low = np.where(np.isnan(low), outermost[0], low).min(axis=-1)
+    return low, np.where(np.isnan(high), outermost[1], high).max(axis=-1)
+
+
+def _melded(first, second, function, z, outermost) -> tuple[np.ndarray, np.ndarray]:
+    """Return quantiles of a function of two independent shares with given deviates.
+
+    A share whose deviate is a standard normal variable has the confidence distribution of its
+    test (Fay, Proschan and Brittain, 2015). If the errors of the shares do not depend on the
+    shares, their difference then has exact quantiles. `_extremes` needs normal errors for that:
+    the squared deviate of a Laplace variable grows linearly in the tails, so an error that is
+    split between two of them costs as little as one error in one of them.
+    """
+    reach = max(z, 2.0) + _BEYOND
+    nodes = np.linspace(-reach, reach, _NODES)
+    weights = np.exp(-(nodes**2) / 2)
+    weights = np.outer(weights, weights).ravel() / weights.sum() ** 2
+    one, two = (_Curve(each, reach) for each in (first, second))
+    nodes = np.broadcast_to(nodes, (len(one.shares), _NODES))
+    pairs = one.share_at(nodes), two.share_at(nodes)
+    limits = np.empty((2, len(nodes)))
+    for i, (t1, t2) in enumerate(zip(*pairs, strict=True)):
+        found = function(t1[:, np.newaxis], t2).ravel()
+        for limit, end, sign in zip(limits, outermost, (1, -1), strict=True):
+            values = sign * np.where(np.isnan(found), end, found)
+            order = np.argsort(values)
+            place = np.searchsorted(np.cumsum(weights[order]), ndtr(-z))
+            limit[i] = sign * values[order[place]]
+    return limits[0], limits[1]
 
 
 def difference(

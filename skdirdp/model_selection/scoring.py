@@ -33,7 +33,7 @@ from ..mechanisms import GaussianMechanism
 from ..mechanisms.calibration import calibrate_tables
 from ..mechanisms.sampling import check_platform
 from ..mechanisms.tables import ContributionBound, CountTable
-from ..pipeline.inputs import collected, find_schema, ids_by_schema, labels_by_name
+from ..pipeline.inputs import collect, find_schema, ids_by_schema, labels_by_name
 from ..schema import (
     as_labels,
     as_table,
@@ -506,7 +506,7 @@ def private_score(
     if hasattr(estimator, "fit"):
         check_is_fitted(estimator)  # otherwise all records would fail and count as lost
     scorer = set_range(get_scorer(scoring, estimator, y), estimator)
-    X = collected(estimator, X, y)
+    X = collect(estimator, X, y)
     persons = scored_persons(estimator, X, y, scorer)
     unit = RECORD if persons is None else persons.unit
     budget = Budget(epsilon, delta, order, adjacency)

@@ -33,7 +33,7 @@ from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import check_platform
 from ..pipeline import PrivatePipeline
-from ..pipeline.inputs import collected, ids_by_schema, labels_by_name
+from ..pipeline.inputs import collect, ids_by_schema, labels_by_name
 from ..pipeline.public_steps import reachable
 from . import planning, runs
 from .planning import ROUTES, Route, SearchPlan, SelectionReport
@@ -124,7 +124,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
             )
         with self._fitting():
             self._validate_params()
-            self._fit(collected(self.estimator, X, y, *params.values()), y, params)
+            self._fit(collect(self.estimator, X, y, *params.values()), y, params)
         return self
 
     def _fit(self, X: Any, y: Any, params: dict[str, Any]) -> None:

@@ -205,7 +205,7 @@ class JointPlan:
         models = [(share, plan.tables, calibrate_to(plan)) for plan, share in releasing]
         calibrated = calibrate_shares(models, **budget._asdict())
         for (plan, _), mechanisms in zip(releasing, calibrated, strict=True):
-            plan.take_mechanisms(mechanisms)
+            plan.set_mechanisms(mechanisms)
         mechanisms = [mechanism for plan in self.plans for mechanism in plan.mechanisms]
         #: All mechanisms as one charge; None if nothing is released.
         self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None

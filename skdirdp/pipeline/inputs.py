@@ -1,4 +1,4 @@
-"""Records, labels and ids of a pipeline fit, read by the schema of the pipeline's first step."""
+"""Records, labels and ids of a pipeline fit, read with the schema of the first step."""
 
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ class FitInputs(NamedTuple):
     y: Any
     params: dict[str, Any]
     groups: Any = None  # person ids
-    max_rows: int | None = None  # bound of the schema on the records of a person
+    max_rows: int | None = None  # the schema's bound on the records of a person
     labelled: np.ndarray | None = None  # mask of the records with a label; None for all
     n_categories: np.ndarray | None = None  # for each column that the encoder returns
     classes: np.ndarray | None = None  # declared values of the label column
@@ -41,7 +41,7 @@ class FitInputs(NamedTuple):
         return SharedGroups(self.groups, self.max_rows, self.labelled)
 
     def known_after(self, step: Any) -> dict[str, Any]:
-        """Return public parameters of an estimator that directly follows a step."""
+        """Return the public parameters that are known for the estimator right after a step."""
         known = {} if self.classes is None else {"classes": self.classes}
         if type(step) is SchemaEncoder and self.n_categories is not None:
             known["n_categories"] = self.n_categories
@@ -49,7 +49,7 @@ class FitInputs(NamedTuple):
 
 
 def find_schema(estimator: Any) -> Schema | None:
-    """Return the schema of the first step of a pipeline, or of a search's best pipeline."""
+    """Return the schema of the first step of a pipeline, or of the best pipeline of a search."""
     estimator = getattr(estimator, "best_estimator_", estimator)
     steps = [
         step for _, step in getattr(estimator, "steps", ()) if step not in (None, "passthrough")
@@ -58,15 +58,15 @@ def find_schema(estimator: Any) -> Schema | None:
 
 
 def encodes_by_schema(step: Any) -> bool:
-    """Whether a step encodes the columns of a table by its schema."""
+    """Return whether a step encodes the columns of a table with its schema."""
     if type(step) is SchemaEncoder:
         return True
     is_own = isinstance(step, PrivateEstimator) and isinstance(step, TransformerMixin)
     return is_own and isinstance(getattr(step, "schema", None), Schema)
 
 
-def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) -> FitInputs:
-    """Read the inputs of a fit; a label column, given by name, is taken out of X."""
+def read_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) -> FitInputs:
+    """Read the inputs of a fit, and remove a label column that is given by name from X."""
     schema = find_schema(pipe)
     _check_encoders(pipe, schema)
     if schema is None:
@@ -97,7 +97,10 @@ def open_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
 
 
 def _check_by_name(X: Any, y: Any, *others: Any) -> None:
-    """Raise an error for vectors next to a table out of memory, whose row order may differ."""
+    """Raise an error if vectors are passed with a table that is not in memory.
+
+    The order of its rows may differ from the order of the vectors.
+    """
     is_given = (y is not None and not isinstance(y, str)) or any(v is not None for v in others)
     if is_given and not is_in_memory(X):
         raise TypeError(
@@ -106,8 +109,8 @@ def _check_by_name(X: Any, y: Any, *others: Any) -> None:
         )
 
 
-def collected(estimator: Any, X: Any, y: Any, *others: Any) -> Any:
-    """Return a table that is not in memory as a DataFrame, by the schema of an estimator."""
+def collect(estimator: Any, X: Any, y: Any, *others: Any) -> Any:
+    """Read a table that is not in memory into a DataFrame, with the schema of an estimator."""
     schema = find_schema(estimator)
     if schema is None or is_in_memory(X):
         return X
@@ -122,7 +125,7 @@ def _column(records: Records, name: str) -> Any:
 
 
 def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
-    """Return ids in which records without a label belong to no person."""
+    """Return the ids, with `NO_PERSON` for records without a label."""
     if groups is None or labelled is None:
         return groups
     with errors_without_data(groups=groups):
@@ -140,13 +143,13 @@ def _check_encoders(pipe: Any, schema: Schema | None) -> None:
     parts = [part for part in reachable(pipe) if encodes_by_schema(part)]
     if any(part.schema.person is not None and part.schema is not schema for part in parts):
         raise ValueError(
-            "a schema with person must belong to the first step of the PrivatePipeline: otherwise "
-            "the person ids are not known to the private steps. Nothing was charged"
+            "a schema with a person column must belong to the first step of the PrivatePipeline: "
+            "otherwise the private steps do not know the person ids. Nothing was charged"
         )
 
 
 def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
-    """Return the labels of a column given by name, None for records without one.
+    """Return the labels in the column that `y` names, with None for records without a label.
 
     Other labels are returned unchanged.
     """
@@ -164,7 +167,7 @@ def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
 
 def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarray]:
     """Return the records that have a label, their labels and their positions."""
-    X = collected(estimator, X, y)
+    X = collect(estimator, X, y)
     labels = labels_by_name(estimator, X, y)
     schema: Any = find_schema(estimator)
     rows = np.flatnonzero([label is not None for label in labels])
@@ -173,7 +176,7 @@ def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarr
 
 
 def ids_by_schema(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, int] | None:
-    """Return the ids and `max_rows` of an estimator's schema; None if it protects records."""
+    """Return the person ids and `max_rows`, or None if the schema does not declare persons."""
     schema = find_schema(estimator)
     if schema is None or schema.person is None:
         return None

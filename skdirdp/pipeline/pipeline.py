@@ -39,7 +39,7 @@ from .contexts import (
     label_by_path,
     private_estimators,
 )
-from .inputs import FitInputs, labelled_records, open_inputs
+from .inputs import FitInputs, labelled_records, read_inputs
 from .public_steps import hide_records, reachable, show_classes, takes_table
 
 
@@ -441,7 +441,7 @@ class PrivatePipeline(Pipeline):
 
     def _open(self, X: Any, y: Any, params: dict) -> FitInputs:
         """Return the records, labels and ids of a fit, as the schema of the first step states."""
-        inputs = open_inputs(self, X, y, *self._shared_groups(params))
+        inputs = read_inputs(self, X, y, *self._shared_groups(params))
         if inputs.groups is not None or inputs.labelled is not None:
             check_rows_are_kept(self)
         return inputs

@@ -342,6 +342,15 @@ def as_records(X: Any, columns: Sequence[Hashable] | None, optional: Hashable = 
     return Records(dict(zip(names, values, strict=True)), n_records)
 
 
+def check_is_table(X: Any) -> None:
+    """Raise an error for containers that have to be converted, such as a dataset of Ray."""
+    if not hasattr(X, "__array__") and callable(getattr(X, "to_pandas", None)):
+        raise TypeError(
+            f"X must be an array, a DataFrame or another table; got {type(X).__name__}. Convert it "
+            "first, for example by its method to_pandas"
+        )
+
+
 def _array_columns(X: Any, columns: Sequence[Hashable] | None) -> tuple[list[Any], int]:
     """Return the columns of an array or of a list of rows, and the number of records."""
     if sparse.issparse(X):
@@ -359,6 +368,7 @@ def _array_columns(X: Any, columns: Sequence[Hashable] | None) -> tuple[list[Any
         if len(set(map(len, rows))) > 1:
             raise ValueError("X must have rows of the same length; some are longer than others")
         return list(zip(*rows, strict=True)), len(rows) if rows[0] else 0
+    check_is_table(X)
     X = X if isinstance(X, np.ndarray) else np.array(X, dtype=object)
     if X.ndim != 2:
         raise ValueError(f"X must have two dimensions, records and columns; got {X.ndim}")

@@ -1,4 +1,4 @@
-"""Fine bins between public bounds, and quantile bins that consist of them.
+"""Fine bins between public bounds, and quantile bins made of fine bins.
 
 A fine bin consists of adjacent cells. The width of the cells is a power of two, and their borders
 are multiples of it, so borders are exact, and a value is on the same side of a border when it is
@@ -31,7 +31,7 @@ _NEARLY_EMPTY = 0.1
 class FineGrid:
     """Fine bins between public bounds; values outside are counted in the first or last bin.
 
-    If `has_missing`, missing values are counted in a further bin, which is the last.
+    If `has_missing`, missing values are counted in an additional last bin.
     """
 
     low: float
@@ -48,7 +48,7 @@ class FineGrid:
 
     @property
     def n_counts(self) -> int:
-        """Number of fine bins, with that of missing values."""
+        """Number of fine bins, including the bin for missing values."""
         return self.n_bins + self.has_missing
 
     @property
@@ -57,9 +57,9 @@ class FineGrid:
 
     @cached_property
     def bin_of_cell(self) -> np.ndarray:
-        """Fine bin of each cell, and of two more.
+        """Fine bin of each cell, and of two additional cells.
 
-        The upper bound may be a border of cells. Missing values are in the last cell.
+        The first starts at the upper bound, if this is a border. The last has missing values.
         """
         sizes = np.diff(self.starts, append=self.n_cells + 1)
         bins = np.repeat(np.arange(self.n_bins, dtype=np.int32), sizes)
@@ -75,7 +75,7 @@ class FineGrid:
 
     @property
     def edges(self) -> np.ndarray:
-        """Edges of the fine bins; the bin of missing values ends at infinity."""
+        """Edges of the fine bins; the bin for missing values ends at infinity."""
         inner = (self.first + self.starts[1:]) * self.width
         ends = [self.high, np.inf] if self.has_missing else [self.high]
         return np.concatenate([[self.low], inner, ends])
@@ -118,9 +118,9 @@ def fine_grid(low: float, high: float, n_bins: int, scale: str, *, whole: bool =
 
 @lru_cache(maxsize=256)
 def kind_grid(kind: Any, n_bins: int, scale: str) -> FineGrid:
-    """Return fine bins between the bounds; a whole number fills the unit that begins with it."""
+    """Return the fine bins of a kind; a whole number n occupies the interval from n to n + 1."""
     low, high = kind.axis_bounds
-    scale = "linear" if isinstance(kind, Dates) else scale  # the first date is no origin
+    scale = "linear" if isinstance(kind, Dates) else scale  # dates have no natural zero
     grid = fine_grid(low, high + kind.is_discrete, n_bins, scale, whole=kind.is_discrete)
     return replace(grid, has_missing=kind.missing)
 
@@ -130,17 +130,17 @@ def _n_cells(high: float, width: float, first: float) -> int:
 
 
 def resolution(low: float, high: float) -> float:
-    """Return the smallest width of cells whose borders, and inverse width, are floats."""
+    """Return the smallest cell width for which borders and the inverse width are exact floats."""
     largest = max(abs(low), abs(high))
     return float(max(largest - np.nextafter(largest, 0.0), np.finfo(float).tiny))
 
 
 def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
-    """Return the positions of the edges of `n_bins` bins with about equally many records.
+    """Return the positions of the edges of `n_bins` bins with about the same number of records.
 
     If many records share a value, several quantiles are equal, and their borders would coincide.
     The extra borders split other bins: in each step, the bin whose smaller half is the largest.
-    The number of bins never depends on the data, as the noise of later steps requires.
+    The number of bins never depends on the data; the noise of later steps requires this.
     `cdf` is non-decreasing from 0 to 1, at the borders of at least `n_bins` fine bins.
     """
     levels = np.arange(1, n_bins) / n_bins

@@ -356,7 +356,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
     def _set_report(
         self, budget: Budget, releases: Releases, leaks: Sequence[str], counted: CountedRows
     ) -> None:
-        is_public = budget.publishes_size(counted.unit) and not counted.by_schema
+        is_public = budget.has_public_size(counted.unit) and not counted.by_schema
         n_records = counted.n_rows if is_public else None
         report = self._report(budget, releases.joint.parts, leaks, counted.unit, n_records)
         self.privacy_ = ClassifierReport(**vars(report))
@@ -380,7 +380,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         """Return the public number of records, None if it is protected."""
         if self.n_samples is not None:
             return float(self.n_samples)
-        is_public = budget.publishes_size(counted.unit) or not budget.is_private
+        is_public = budget.has_public_size(counted.unit) or not budget.is_private
         return float(counted.n_rows) if is_public else None
 
     def _learn(self, counts: Any, releases: Releases, n_public: float | None, n_rows: int) -> None:

@@ -1,8 +1,8 @@
 """Additive classification model, estimated from released tables alone.
 
 The score of a class is an intercept plus one effect for each column. All functions here are
-post-processing: they see noisy tables, the variance of their noise, and no records. docs/theory.md,
-section 19, has the formulas.
+post-processing: they use noisy tables and the variance of their noise, but no records. Section 19
+of docs/theory.md contains the formulas.
 """
 
 from collections.abc import Sequence
@@ -18,47 +18,48 @@ from ..numerics.rows import row_blocks
 from ..postprocessing import NoisyTable, estimate_counts
 
 # The constants below were chosen on the eight data sets of benchmarks/data.py, at epsilon from 0.1
-# to 3; docs/classifier.md has the figures.
+# to 3; docs/classifier.md shows the results.
 # Records are scored in blocks that fit into the cache.
 _BLOCK_ROWS = 1 << 14
 # Count that is added to each cell before logarithms are taken.
 _SMOOTHING = 0.5
-# Cells are merged if their class profiles differ by less than this many standard errors, squared.
+# Cells are merged if the mean squared difference of their class profiles, in units of squared
+# standard errors, is at most this.
 _MERGE = 2.0
 # Smallest eigenvalue of a covariance or Hessian that is inverted, relative to the largest.
 _CONDITION = 1e-3
-# Increase of the diagonal of the Hessian, which is approximate: full steps would diverge.
+# Relative increase of the Hessian's diagonal. The Hessian is approximate; full steps would diverge.
 _DAMPING = 1.0
-# Typical size of an effect that a Newton step adds.
+# Typical change of an effect in a Newton step.
 _STEP_SIZE = 0.1
-# A step is shortened if its derivative is below 0 at its end by this many standard deviations.
+# A step is shortened if the derivative at its end is this many standard deviations below 0.
 _OVERSHOT = 2.0
-# Precision of the prior of slope and intercepts in the calibration.
+# Prior precision of the shift in the calibration.
 _CALIBRATION_PRIOR = 10.0
 _CALIBRATION_STEPS = 30
-# Scales of the scores that are compared.
+# Grid of scales of the scores in the calibration.
 _SCALES = np.geomspace(0.005, 1.5, 200)
-# Borders of the bins of a logit in the calibration table, and outermost logits.
+# Bin edges of the logits in the calibration table, and the logit of the outermost bins.
 _LOGIT_EDGES = np.array([-4, -2.8, -2, -1.4, -0.9, -0.5, -0.2, 0.2, 0.5, 0.9, 1.4, 2, 2.8, 4])
 _LAST_LOGIT = 4.6
-# Wide bins, relative to the logit of the class shares, for two and for more classes.
+# Wide bins, relative to the logit of the class shares, by whether there are two classes.
 _WIDE_EDGES = {True: np.array([-3.0, -1.0, 1.0, 3.0]), False: np.array([1.0, 2.0, 3.5, 5.5])}
 _LAST_WIDE = {True: (-4.0, 4.0), False: (0.5, 6.5)}
 
 
 @dataclass(frozen=True)
 class AdditiveModel:
-    """Scores of the classes: an intercept, and the effects of the cells of each column."""
+    """Additive model of class scores: an intercept, and the effects of the cells of each column."""
 
     intercept: np.ndarray  # of shape (n_classes,)
     effects: list[np.ndarray]  # of shape (n_cells of the column, n_classes)
 
     def scores(self, columns: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the scores of records, minus those of the first class.
+        """Return the scores of records, relative to the score of the first class.
 
-        `columns` has the cell of each record in each column.
+        `columns` contains, for each column, the cell of each record.
         """
-        # The scores of a class are adjacent, which makes sums over classes fast.
+        # The scores of a class are contiguous in memory, which makes sums over classes fast.
         scores = np.zeros((len(self.intercept), len(columns[0]))).T
         intercept = self.intercept - self.intercept[0]
         for rows in row_blocks(len(scores), 1, _BLOCK_ROWS):
@@ -74,7 +75,7 @@ class AdditiveModel:
 
     @cached_property
     def _differences(self) -> list[np.ndarray]:
-        """Effects on each class minus those on the first, of shape (n_classes - 1, n_cells)."""
+        """Effects on each class relative to the first, of shape (n_classes - 1, n_cells)."""
         return [np.ascontiguousarray((effect - effect[:, :1]).T[1:]) for effect in self.effects]
 
     def add(self, intercept: np.ndarray, effects: Sequence[np.ndarray]) -> "AdditiveModel":
@@ -85,7 +86,7 @@ class AdditiveModel:
         return AdditiveModel(slope * self.intercept, [slope * effect for effect in self.effects])
 
     def centred(self, shares: Sequence[np.ndarray]) -> "AdditiveModel":
-        """Return the same model with effects of mean 0 over cells and over classes."""
+        """Return the same model with effects that have mean 0 over cells and over classes."""
         intercept, effects = self.intercept, []
         for effect, share in zip(self.effects, shares, strict=True):
             mean = share @ effect
@@ -96,7 +97,7 @@ class AdditiveModel:
 
 @dataclass(frozen=True)
 class ClassTables:
-    """Estimates from the noisy tables of classes by cells of a column."""
+    """Noisy tables of classes by cells, one for each column, and the estimated counts."""
 
     noisy: list[np.ndarray]  # of shape (n_classes, n_cells)
     sigma: float  # standard deviation of the noise
@@ -109,7 +110,10 @@ class ClassTables:
         sigma: float,
         labels: tuple[np.ndarray, float] | None = None,
     ) -> "ClassTables":
-        """Estimate the counts; `labels` are noisy class counts and their noise."""
+        """Estimate the counts.
+
+        `labels` contains noisy class counts and the standard deviation of their noise.
+        """
         if sigma == 0:
             return cls(list(noisy), 0.0, list(noisy))
         tables = [NoisyTable(t, Noise(sigma**2), ("class", k)) for k, t in enumerate(noisy)]
@@ -151,10 +155,10 @@ class ClassTables:
         return AdditiveModel(np.log(self.class_shares), effects)
 
     def evidence(self) -> float:
-        """Return by how many standard deviations the tables differ from independent columns.
+        """Return the strength of dependence between columns and the class, in standard deviations.
 
-        The test statistic is the sum of squared interactions over their variance, from noise and
-        sampling. Its mean and variance are those of a chi-square variable.
+        The test statistic is the sum of squared interactions, each divided by its variance due to
+        noise and sampling. It has the mean and variance of a chi-square variable.
         """
         statistic, freedom = 0.0, 1e-9
         for noisy, counts in zip(self.noisy, self.counts, strict=True):
@@ -167,7 +171,7 @@ class ClassTables:
         return (statistic - freedom) / float(np.sqrt(2 * freedom))
 
     def effect_variances(self) -> list[np.ndarray]:
-        """Return the variance of the effects of naive Bayes due to the noise, to first order."""
+        """Return the first-order variance of the naive Bayes effects that is due to the noise."""
         found = []
         for table in self.counts:
             relative = (self.sigma / (table.T + self.sigma + _SMOOTHING)) ** 2
@@ -178,7 +182,7 @@ class ClassTables:
 
 
 def merge_cells(noisy: np.ndarray, counts: np.ndarray, sigma: float, ordered: bool) -> np.ndarray:
-    """Return the group of each cell: cells whose class profiles differ beyond the noise.
+    """Merge cells whose class profiles do not differ beyond the noise; return each cell's group.
 
     Adjacent cells are merged, the most similar first. Cells without an order are sorted along
     the direction in which their profiles differ most.
@@ -221,7 +225,7 @@ def _profile_order(counts: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MergedCells:
-    """Cells of all columns with more than one group, one after the other."""
+    """Groups of merged cells, concatenated over the columns that have more than one group."""
 
     columns: list[int]  # positions of the columns
     groups: list[np.ndarray]  # group of each cell of these columns
@@ -281,7 +285,7 @@ class MergedCells:
         return [group.astype(np.int32)[columns[k]] for k, group in pairs]
 
     def spread(self, effects: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
-        """Return the effects of groups as effects of the cells of all columns."""
+        """Expand the effects of groups to the cells of all columns."""
         found = [np.zeros((size, effects.shape[1])) for size in sizes]
         for k, group, block in zip(self.columns, self.groups, self.blocks, strict=True):
             found[k] = effects[block][group]
@@ -320,12 +324,13 @@ class Covariance:
         weights: np.ndarray,
         n_records: float,
     ) -> "Covariance":
-        """Centre noisy counts, of noise `sigma` / sqrt(product of the weights of two columns).
+        """Centre the noisy counts of pairs, and compute their covariance.
 
+        The noise of a pair has standard deviation `sigma` / sqrt(product of the columns' weights).
         The counts of a column with itself are not needed: they follow from the shares.
         """
         shares = cells.shares
-        # The margins of a pair are known, and are those of independent columns.
+        # The margins of a pair are known, and equal the margins of independent columns.
         total = _centre_blocks(noisy / n_records - np.outer(shares, shares), cells)
         for b in cells.blocks:
             total[b, b] = np.diag(shares[b]) - np.outer(shares[b], shares[b])
@@ -335,7 +340,7 @@ class Covariance:
         return cls(cells, total * np.outer(scale, scale), scale, float(norm), n_records)
 
     def correction(self) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return the factor of naive Bayes, and the intercept and effects that correct it.
+        """Return the factor that scales naive Bayes, and the intercept and effects that correct it.
 
         The result is a linear discriminant that is shrunk towards naive Bayes.
         """
@@ -400,7 +405,7 @@ class Covariance:
     def _solve(
         self, curvature: np.ndarray, gradient: np.ndarray, noise: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the step of one class, its variance, and the part of errors that it leaves."""
+        """Return the step of one class, its variance, and the fraction of errors that remains."""
         shares, n_merged = self.cells.shares, len(self.cells.columns)
         root = np.sqrt(curvature)
         hessian = self.total * np.outer(root, root)
@@ -426,11 +431,11 @@ class ResidualSums:
     noise: float  # standard deviation of the noise
 
     def mean(self, blocks: Sequence[slice]) -> np.ndarray:
-        """Return the mean residual of each class, of which every column has an estimate."""
+        """Return the mean residual of each class, averaged over the estimates of all columns."""
         return np.mean([self.residuals[b].sum(axis=0) for b in blocks], axis=0)
 
     def between(self, other: "ResidualSums", length: np.ndarray) -> "ResidualSums":
-        """Return the sums at a part of the way to those of another model."""
+        """Interpolate linearly between these sums and the sums of another model."""
         residuals = (1 - length) * self.residuals + length * other.residuals
         part = float(length.mean())
         uncertainty = (1 - part) * self.uncertainty + part * other.uncertainty
@@ -444,12 +449,12 @@ class NewtonStep:
 
     intercept: np.ndarray
     effects: np.ndarray
-    shrinkage: np.ndarray  # part of an earlier error that is left
+    shrinkage: np.ndarray  # fraction of an earlier error that remains
     variance: np.ndarray
     sums: ResidualSums  # of the model before the step
 
     def best_length(self, after: ResidualSums, blocks: Sequence[slice]) -> np.ndarray:
-        """Return the part of the step with the largest likelihood, by a secant.
+        """Return the fraction of the step that maximises the likelihood, by the secant method.
 
         The derivative of the mean log-likelihood along the step is linear in the residual sums. A
         step that is too long has a negative derivative at its end, beyond the noise.
@@ -459,8 +464,8 @@ class NewtonStep:
             for sums in (self.sums, after)
         )
         noise = after.noise * np.sqrt(np.square(self.effects).sum(axis=0))
-        is_long = (start > 0) & (end < -_OVERSHOT * noise)
-        return np.where(is_long, start / np.maximum(start - end, 1e-12), 1.0)
+        is_too_long = (start > 0) & (end < -_OVERSHOT * noise)
+        return np.where(is_too_long, start / np.maximum(start - end, 1e-12), 1.0)
 
 
 @dataclass(frozen=True)
@@ -468,13 +473,13 @@ class Estimate:
     """Model after some steps, and the variances of its effects that are due to the noise."""
 
     model: AdditiveModel
-    variances: list[np.ndarray]  # of the shapes of the effects
+    variances: list[np.ndarray]  # of the same shapes as the effects
     class_shares: np.ndarray
     last: NewtonStep | None = None
 
     @classmethod
     def from_tables(cls, tables: ClassTables) -> "Estimate":
-        """Return naive Bayes."""
+        """Return the estimate of naive Bayes."""
         return cls(tables.naive_bayes(), tables.effect_variances(), tables.class_shares)
 
     @property
@@ -489,7 +494,7 @@ class Estimate:
         return replace(self, model=model, variances=[factor**2 * v for v in self.variances])
 
     def step(self, covariance: Covariance, sums: ResidualSums) -> "Estimate":
-        """Add a Newton step, after the previous one was shortened if it was too long."""
+        """Shorten the previous Newton step if it was too long, and add a new one."""
         model, cells, last = self.model, covariance.cells, self.last
         length = np.ones(len(self.class_shares))
         if last is not None:
@@ -499,10 +504,10 @@ class Estimate:
             sums = last.sums.between(sums, length)
         step = covariance.newton_step(sums, 1 / length)
         model = model.add(step.intercept, cells.spread(step.effects, self._sizes))
-        left = cells.spread(step.shrinkage**2, self._sizes)
+        remaining = cells.spread(step.shrinkage**2, self._sizes)
         added = cells.spread(step.variance, self._sizes)
         variances = [
-            left[k] * variance + added[k] if k in cells.columns else variance
+            remaining[k] * variance + added[k] if k in cells.columns else variance
             for k, variance in enumerate(self.variances)
         ]
         return replace(self, model=model, variances=variances, last=step)
@@ -519,7 +524,7 @@ def _centre_blocks(matrix: np.ndarray, cells: MergedCells) -> np.ndarray:
 
 
 def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return non-negative eigenvalues and eigenvectors; negative ones are noise."""
+    """Return eigenvalues and eigenvectors; negative eigenvalues are noise and are set to 0."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return np.maximum(values, 0.0), vectors
 
@@ -535,7 +540,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 def reference_probabilities(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return one class for each record, and its probability.
 
-    The class is the second of two classes, and the most probable one of more.
+    With two classes, this is the second class; with more, the most probable class.
     """
     probabilities = softmax(scores)
     n_classes = scores.shape[1]
@@ -558,7 +563,7 @@ class LogitBins:
 
     @classmethod
     def from_shares(cls, class_shares: np.ndarray, *, wide: bool) -> "LogitBins":
-        """Return few wide bins, which have less noise, or many narrow ones."""
+        """Return a few wide bins, which have less noise, or many narrow ones."""
         is_binary = len(class_shares) == 2
         share = class_shares[1] if is_binary else float(np.square(class_shares).sum())
         centre = float(np.log(share) - np.log1p(-share))
@@ -578,10 +583,10 @@ def calibrate(
     slope: float,
     class_shares: np.ndarray,
 ) -> AdditiveModel:
-    """Scale the scores towards the class shares by a noisy table, and shift those of two classes.
+    """Scale the scores towards the class shares, using a noisy table; shift them for two classes.
 
     Row 1 of the table counts the records whose label is the class of `reference_probabilities`,
-    and row 0 the others, by bins of the logit. `slope` is the mean of the prior of the scale. The
+    and row 0 the others, by bins of the logit. `slope` is the prior median of the scale. The
     score function of logistic regression is linear in the counts, so its noise has mean 0.
     """
     distance = bins.logits - bins.centre
@@ -599,8 +604,8 @@ def _posterior_scale(
 ) -> float:
     """Return the posterior median of the scale of logits at a distance from the centre.
 
-    At the best scale the score function has mean 0, and the variance of noise and sampling. The
-    prior is half a Cauchy distribution with the median `slope`.
+    At the best scale, the score function has mean 0, and its variance is due to noise and sampling.
+    The prior is a half-Cauchy distribution with median `slope`.
     """
     share = expit(centre + np.outer(_SCALES, distance))
     score = ((1 - share) * table[1] - share * table[0]) @ distance

@@ -52,7 +52,7 @@ def test_verdicts_follow_the_numbers():
         columns=["method", "total_variation", "largest"],
     ).assign(part="error", data="bank", epsilon=1.0)
     covered = pd.DataFrame({"query": ["share a", "mean b"], "coverage": [0.95, 1.0]}).assign(
-        part="coverage", data="bank", samples=10_000
+        part="coverage", data="bank", samples=10_000, whole=0.0, near=0.0
     )
     size = pd.DataFrame(
         [{"part": "size", "rows": 1_000_000, "columns": 50, "seconds": 10.0, "MiB": 4000.0}]
@@ -69,6 +69,23 @@ def test_verdicts_follow_the_numbers():
         False,
         True,
     ]
+    # A share that covers too much needs a reason.
+    high = covered.assign(coverage=[1.0, 1.0])
+    for whole, holds in ((0.0, False), (0.5, True)):
+        found = Crosstab().claims(pd.concat([error, high.assign(whole=whole)]))
+        assert [claim.holds for claim in found][1:] == [True, holds]
+
+
+def test_classifiers_are_judged_by_their_log_loss():
+    rows = pd.DataFrame({"method": ["discriminant", "naive Bayes"], "log_loss": [0.3, 0.4]})
+    rows = rows.assign(part="classifier", data="bank", epsilon=1.0)
+    error = pd.DataFrame(
+        columns=["part", "data", "epsilon", "method", "total_variation", "largest"]
+    )
+    (claim,) = Crosstab().claims(pd.concat([error, rows]))
+    assert claim.holds
+    (claim,) = Crosstab().claims(pd.concat([error, rows.assign(log_loss=[0.4, 0.3])]))
+    assert not claim.holds
 
 
 @pytest.mark.parametrize("kind", KINDS)
