@@ -419,7 +419,7 @@ def test_merging_incompatible_ledgers_is_refused(study, capsys):
     captured = complaint(capsys, REFUSED, "merge", "study.sqlite", "b.sqlite")
     assert "unit must be the same" in captured
     Path("c.json").write_text("{}")
-    assert "not the export" in complaint(capsys, DAMAGED, "merge", "study.sqlite", "c.json")
+    assert "not a ledger export" in complaint(capsys, DAMAGED, "merge", "study.sqlite", "c.json")
     complaint(capsys, DAMAGED, "merge", "study.sqlite", "none.sqlite")
     assert len(study) == 3
 
