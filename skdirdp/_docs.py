@@ -1,4 +1,4 @@
-"""Docstring entries of parameters and attributes that several estimators share."""
+"""Docstring entries for parameters and attributes shared by several estimators."""
 
 import re
 from textwrap import indent
@@ -36,7 +36,7 @@ mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="dirichlet"
     Noise distribution. "laplace" allows `delta=0`. "auto" selects the mechanism with the
     smallest expected KL divergence for the public table sizes and the budget.
 calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-    How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
+    How the noise is calibrated. "algorithm1" and "tcdp" reproduce published methods.
 adjacency : {"replace", "add_remove"}, default="replace"
     Whether neighbouring data sets differ by replacing one record, or by adding or
     removing one.

@@ -22,7 +22,7 @@ class SecureGenerator:
     releases, and no two draws use the same counter value. A forked process draws its own key. A
     copy would repeat the words, so a generator cannot be copied or pickled.
 
-    Of the methods of numpy's generators, only those that are needed for noise are implemented.
+    Only the methods of numpy's generators that are needed to draw noise are implemented.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class SecureGenerator:
         raise TypeError("a SecureGenerator cannot be copied or pickled")
 
 
-#: Noise generator: a SecureGenerator without a seed, a numpy Generator with a seed.
+#: Noise generator: a SecureGenerator if there is no seed, otherwise a numpy Generator.
 NoiseGenerator: TypeAlias = np.random.Generator | SecureGenerator
 
 

@@ -149,7 +149,7 @@ class PrivacyReport(AttackBounds):
         Returns
         -------
         dict
-            Values for JSON or YAML. Fields that only the curator knows are None.
+            Values for JSON or YAML. Fields whose values only the curator knows are None.
         """
         used = self._describe_releases()
         claim, leaks = self._claim(), self.not_covered
@@ -161,7 +161,7 @@ class PrivacyReport(AttackBounds):
         Returns
         -------
         dict of str
-            Markdown by title.
+            Markdown text, keyed by section title.
         """
         return card_sections(self._claim(), self.statement(), self, self.not_covered)
 
@@ -175,7 +175,7 @@ class PrivacyReport(AttackBounds):
         -------
         dict
             The field "safemodel", a list with one check. It recommends against release if there is
-            no guarantee or if it does not cover everything, and proceeding otherwise.
+            no guarantee or the guarantee does not cover everything, and in favour of it otherwise.
         """
         return sacro_fields(self._claim(), self.statement(), self, self.not_covered)
 
@@ -319,7 +319,7 @@ class Budget(NamedTuple):
         return self.epsilon < np.inf
 
     def claimed(self) -> tuple[float, float | None, float | None, str]:
-        """Return epsilon, delta, order and adjacency for a report; delta or order is None."""
+        """Return epsilon, delta, order and adjacency to report; either delta or order is None."""
         if self.order is None:
             return float(self.epsilon), float(self.delta), None, self.adjacency
         return float(self.epsilon), None, float(self.order), self.adjacency
@@ -370,7 +370,7 @@ class ReleasePlan:
         self.set_mechanisms(context.calibrate(self))
 
     def set_mechanisms(self, mechanisms: Sequence[Mechanism]) -> None:
-        """Set the mechanisms of the tables, and check that they can release them."""
+        """Set the mechanisms of the tables, and check that each mechanism can release its table."""
         #: Counts and mechanisms of the tables with noise.
         self.requests = [
             Request(mechanism, counts, table.contribution.grid, table.postprocess)
@@ -386,7 +386,7 @@ class ReleasePlan:
         return self.estimator._calibrate(self.tables, budget) if self.tables else ()
 
     def draw(self, generator: NoiseGenerator | None) -> list[Release]:
-        """Draw the tables, which must already have been charged."""
+        """Draw the tables, for which the accountant must already have been charged."""
         return self.as_releases(Mechanism.draw_all(self.requests, generator), self.mechanisms)
 
     def as_releases(
@@ -412,7 +412,7 @@ class ReleaseContext:
     contexts for a party and for the server.
     """
 
-    #: Whether an estimator is fitted more than once.
+    #: Whether estimators are fitted as steps of a pipeline, and therefore more than once.
     in_pipeline: ClassVar[bool] = False
     #: Role of an estimator in this context, for error messages.
     role: ClassVar[str] = "a step of a PrivatePipeline"
@@ -482,7 +482,7 @@ class CountingEstimator(PrivateEstimator):
     #: Whether a fit selects names that are not public. A pipeline gives such a step a larger share
     #: of the budget, and the number of its output columns depends on the release.
     _selects_names: ClassVar[bool] = False
-    #: Whether the tables have the declared number of columns if X has fewer.
+    #: Whether the tables have the declared number of columns even if X has fewer.
     _takes_declared_columns: ClassVar[bool] = False
 
     delta: float
@@ -522,7 +522,7 @@ class CountingEstimator(PrivateEstimator):
             self.feature_names_in_ = np.array(list(names), dtype=object)
 
     def _for_workers(self) -> Any:
-        """Return a copy for counting or scoring on workers, without the accountant and the seed."""
+        """Return a copy for counting or scoring on workers, without the accountant or the seed."""
         copy = object.__new__(type(self))
         copy.__dict__.update(vars(self), accountant=None, random_state=None)
         return copy
@@ -540,7 +540,7 @@ class CountingEstimator(PrivateEstimator):
             )
 
     def _selected(self, n_samples: Any) -> CountedRows:
-        """Return the selection of records that were counted by the user."""
+        """Return the counted rows, for counts that the user has computed."""
         n_rows = check_integer("n_samples", n_samples, at_least=1)
         max_rows, schema = int(self.max_rows), getattr(self, "schema", None)
         if schema is not None and schema.person is not None:
@@ -549,14 +549,14 @@ class CountingEstimator(PrivateEstimator):
         return CountedRows(Unit(max_rows), n_rows)
 
     def _public_output(self) -> dict[str, Any]:
-        """Return public parameters for the next pipeline step that hold for any data."""
+        """Return public parameters of the output that hold for any data, for the next step."""
         return {}
 
     def _public_n_samples(self, selection: CountedRows, budget: Budget) -> tuple[float, list[str]]:
         """Return the number of records for calibration, and the names of leaked parameters."""
         if self.n_samples is not None:
             return float(self.n_samples), []
-        # With a schema, the records of a person may have no id, and then are not counted.
+        # With a schema, records may lack a person id, in which case they are not counted.
         is_public = not (selection.by_schema and selection.unit.by_ids)
         is_public = is_public and budget.has_public_size(selection.unit)
         return float(selection.n_rows), [] if is_public else ["n_samples"]
@@ -596,13 +596,13 @@ class NoisyTablesMixin:
         -------
         dict of NoisyTable
             Noisy counts by feature or variable. The rows of a two-dimensional table are
-            classes, or combinations of states of the parents; the last axis has the categories.
+            classes, or combinations of states of the parents; the last axis indexes categories.
         """
         check_is_fitted(self)
         if not getattr(self, "_noisy_tables_", None):
             raise ValueError(
-                "noisy tables exist only with postprocess=True, a finite epsilon and records "
-                "without weights"
+                "noisy tables are available only with postprocess=True, a finite epsilon and "
+                "records without weights"
             )
         return dict(self._noisy_tables_)
 
@@ -645,7 +645,7 @@ def select_categories(
     """Release the values that occur in enough records as states, and one state for all others.
 
     `codes` contains the position of the value of each counted record in `distinct`, or a negative
-    number for a record without a value. Each distinct value must occur.
+    number for a record without a value. Each value in `distinct` must occur.
     """
     counts = count_cells(codes[codes >= 0], len(distinct))
     # Noise on a count of 0 would publish a name that occurs in no counted record.

@@ -68,7 +68,7 @@ CHARGEABLE: dict[str, type] = {
 
 
 def encode(mechanism: Any, unit: Unit | None = None) -> str:
-    """Encode a mechanism or guarantee, and optionally its unit, as text, without loss."""
+    """Encode a mechanism or guarantee, and optionally its unit, losslessly as text."""
     if not _is_chargeable(mechanism):
         raise TypeError(
             f"mechanism must be one of {', '.join(CHARGEABLE)}; got a {type(mechanism).__name__}. "
@@ -249,8 +249,8 @@ def check_stored_charge(charge: Charge, header: Header) -> None:
     adjacency = decode(charge.spec).adjacency
     if charge.split is not None and relation_kind(adjacency) not in SPLIT_BY[charge.split.by]:
         raise LedgerError(
-            f"charge {charge.id} of the ledger is invalid: {adjacency!r} does not apply to parts "
-            f"that are split by {charge.split.by}"
+            f"charge {charge.id} of the ledger is invalid: {adjacency!r} cannot be used "
+            f"for data that are split by {charge.split.by}"
         )
     check_stored_relation(adjacency, header)
 
@@ -272,7 +272,7 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
         elif split.by == "position":
             why = "An added or removed record shifts the rows after it. Split by values instead"
         raise ValueError(
-            f"adjacency must be {SPLIT_BY[split.by][0]!r} for charges on parts that are split by "
+            f"adjacency must be {SPLIT_BY[split.by][0]!r} for charges on parts of data split by "
             f"{split.by}; got {adjacency!r}. {why}"
         )
     if not is_allowed(adjacency, header.adjacency):
@@ -321,7 +321,7 @@ def check_key(key: str) -> None:
 
 
 def _parse_key(key: str) -> tuple[str | None, str, str]:
-    """Return the prefix, the first ledger and the key there; the prefix of own charges is None."""
+    """Return the prefix, first ledger and key there; the prefix is None if this is the first."""
     prefix, *rest = key.split("/", 3)
     if prefix in (MERGED, COPIED) and len(rest) == 3:
         return prefix, rest[0], rest[2]
@@ -388,7 +388,7 @@ def as_csv(accountant: Any) -> str:
         if isinstance(value, datetime):
             return value.astimezone(timezone.utc).isoformat()
         if isinstance(value, str):
-            # A label that is a formula must stay text when the file is opened.
+            # A label that looks like a formula must remain text when the file is opened.
             return f"'{visible(value)}" if _FORMULA.match(value) else visible(value)
         return value
 
@@ -444,7 +444,7 @@ def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry
     try:
         entries = [_entry(charge) for charge in content["charges"]]
         parameters = {name: content[name] for name in STORED_PARAMETERS if name in content}
-        # The default is True, but an export without the value is not adaptive.
+        # The default is True, but an export that lacks the value is treated as not adaptive.
         parameters["adaptive"] = parameters.get("adaptive") is True
         return parameters, entries
     except LedgerError:

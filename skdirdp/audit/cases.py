@@ -200,8 +200,8 @@ class _Parties:
     The colluding party reveals its share, so the sum of the others is known.
     """
 
-    def __init__(self, fit: FederatedRound) -> None:
-        self.round = fit
+    def __init__(self, round_: FederatedRound) -> None:
+        self.round = round_
 
     def __sklearn_clone__(self) -> "_Parties":
         return _Parties(self.round)
@@ -226,21 +226,21 @@ class _Parties:
 def _federated(adjacency: str, parameters: dict[str, Any]) -> Case:
     tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _N_REST)
     estimator, example = _three_bins(**parameters), {"X": np.array([[2.5, 2.5]])}
-    fit = FederatedRound(estimator, example, round_id="audit", n_parties=3, max_colluders=1)
+    round_ = FederatedRound(estimator, example, round_id="audit", n_parties=3, max_colluders=1)
     # Each party has a third of the records. The record that differs belongs to the first party.
     first, second = (tuple({"X": part} for part in np.array_split(table, 3)) for table in tables)
     counts = [each.ravel() for each in _bin_counts(adjacency, 2)]
     known = np.bincount(np.floor(first[-1]["X"][:, 0]).astype(int), minlength=3)
     honest = [each - np.tile(known, 2) for each in counts]
-    r, alpha = np.array([table[3:] for table in fit.contract["tables"]]).repeat(3, axis=0).T
+    r, alpha = np.array([table[3:] for table in round_.contract["tables"]]).repeat(3, axis=0).T
     shapes = [r * each + 2 * alpha for each in honest]
 
     def score(model: _Parties) -> float:
         """Return the log-likelihood ratio of Poisson variables with gamma means."""
-        logs = [gammaln(model.sums_ + s) - gammaln(s) - s * np.log1p(fit.ratio) for s in shapes]
+        logs = [gammaln(model.sums_ + s) - gammaln(s) - s * np.log1p(round_.ratio) for s in shapes]
         return float(np.sum(logs[0] - logs[1]))
 
-    return Case(_Parties(fit), first, second, score)
+    return Case(_Parties(round_), first, second, score)
 
 
 def _network_with_structure(adjacency: str, parameters: dict[str, Any]) -> Case:

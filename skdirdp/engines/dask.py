@@ -1,7 +1,7 @@
 """Count the records of Dask collections on the workers, and add the counts in a tree reduction.
 
 Only the sum of the counts is sent to the client. The workers receive the public parameters of the
-estimator, without its accountant and random generator. If a worker is lost, the counts of a part
+estimator, without its accountant or random generator. If a worker is lost, the counts of a part
 may be computed again, but the noise is drawn only once, in the process that called `fit`.
 """
 
@@ -136,12 +136,12 @@ def _compute(counts: Delayed) -> Any:
             return _compute_with_progress(counts)
         # A cancelled future raises CancelledError, which is not an Exception.
         except BaseException as error:
-            # Only errors of the cluster itself are certain to contain no data.
+            # Only errors raised by the cluster itself are certain to contain no data.
             if type(error).__module__.partition(".")[0] not in ("distributed", "asyncio"):
                 raise
             reason = type(error).__name__
     raise RuntimeError(
-        f"X could not be counted because workers or their scheduler were lost ({reason}). Nothing "
+        f"X could not be counted because workers or the scheduler were lost ({reason}). Nothing "
         "was released, and the accountant was not charged; call fit again"
     )
 

@@ -1,6 +1,6 @@
 """Federated rounds with Flower: a ClientApp for each party, a ServerApp, and SecAgg+.
 
-Flower's SecAgg+ averages floats: it clips and quantises them with random rounding to 32 bits, and
+Flower's SecAgg+ averages floats: it quantises clipped values to 32 bits, with random rounding, and
 its masks come from a generator with a 32-bit seed, which a server can find by trying all seeds
 (flwr 1.41, `secaggplus_utils.pseudo_rand_gen`). Both are replaced here while a message is handled:
 shares are added as exact integers, and masks are the output of SHAKE-256 with the full seed. Key
@@ -83,7 +83,7 @@ def random_masks(
     Parameters
     ----------
     seed : bytes
-        Secret of one party, or secret that two parties share.
+        Secret of one party, or a secret shared by two parties.
     num_range : int
         Power of two.
     dimensions_list : list of tuple of int
@@ -124,9 +124,9 @@ def _patched(module: Any, **functions: Any) -> Iterator[None]:
             vars(module).update(before)
 
 
-def _control_value(fit: FederatedRound) -> int:
+def _control_value(round_: FederatedRound) -> int:
     """Return the last cell of every share, a known value that shows whether masks cancel."""
-    return int(fit.digest[:13], 16) & ((1 << fit.bits) - 1)
+    return int(round_.digest[:13], 16) & ((1 << round_.bits) - 1)
 
 
 def _masked_checksum(message: Message) -> str | None:
@@ -157,19 +157,19 @@ class _CheckedGrid:
         return replies
 
 
-def _check_round(fit: FederatedRound) -> None:
-    if fit.bits > MAX_BITS:
-        raise ValueError(f"bits must be at most {MAX_BITS} with Flower; got {fit.bits}")
-    if fit.n_parties < 2:
+def _check_round(round_: FederatedRound) -> None:
+    if round_.bits > MAX_BITS:
+        raise ValueError(f"bits must be at most {MAX_BITS} with Flower; got {round_.bits}")
+    if round_.n_parties < 2:
         raise ValueError("n_parties must be at least 2: with one party, its share is the sum")
-    # A server that reports a party as active to some and as missing to others gets both of its
-    # secrets if 2 (required - colluders) honest parties and the colluders answer. There must be
-    # fewer parties than that.
-    required, colluders = fit.n_parties - fit.max_dropouts, fit.max_colluders
-    if 2 * required <= fit.n_parties + colluders:
+    # A server that reports a party as active to some and as missing to others learns both
+    # secrets of that party if 2 (required - colluders) honest parties and the colluders answer.
+    # There must be fewer parties than that.
+    required, colluders = round_.n_parties - round_.max_dropouts, round_.max_colluders
+    if 2 * required <= round_.n_parties + colluders:
         raise ValueError(
             "n_parties must be larger than 2 max_dropouts + max_colluders with Flower; got "
-            f"n_parties={fit.n_parties}, max_dropouts={fit.max_dropouts}, "
+            f"n_parties={round_.n_parties}, max_dropouts={round_.max_dropouts}, "
             f"max_colluders={colluders}"
         )
 
@@ -215,9 +215,10 @@ def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
         with _without_data():
             answer: dict[str, Any] = {"error": ""}
             try:
-                fit = make_round(context)
-                _check_round(fit)
-                fit.check_offer(json.loads(str(message.content.config_records[_CONTRACT]["json"])))
+                round_ = make_round(context)
+                _check_round(round_)
+                offer = str(message.content.config_records[_CONTRACT]["json"])
+                round_.check_offer(json.loads(offer))
             except ContractError as error:
                 answer["error"] = str(error)
             return Message(RecordDict({_REPLY: ConfigRecord(answer)}), reply_to=message)
@@ -225,12 +226,12 @@ def make_client_app(make_round: MakeRound, party: Party) -> ClientApp:
     @app.train(mods=[secure_aggregation])
     def send(message: Message, context: Context) -> Message:
         """Charge the accountant, draw the share, and return it for masking."""
-        fit = make_round(context)
+        round_ = make_round(context)
         instructions = compat.recorddict_to_fitins(message.content, keep_input=True)
-        fit.check_offer(json.loads(str(instructions.config["contract"])))
+        round_.check_offer(json.loads(str(instructions.config["contract"])))
         records, accountant = party(context)
-        share = fit.draw_share(records, accountant=accountant)
-        values = np.append(share.values, _control_value(fit)).astype(float)
+        share = round_.draw_share(records, accountant=accountant)
+        values = np.append(share.values, _control_value(round_)).astype(float)
         # A constant weight: the number of records is not sent.
         result = FitRes(Status(Code.OK, ""), ndarrays_to_parameters([values]), 1, {})
         return Message(compat.fitres_to_recorddict(result, keep_input=False), reply_to=message)
@@ -250,33 +251,33 @@ def _without_data() -> Iterator[None]:
         kind = type(error).__name__
     else:
         return
-    raise RuntimeError(f"the party failed with {kind}; see its own log for the message")
+    raise RuntimeError(f"the party failed with {kind}; see the party's log for the message")
 
 
-def _check_stage(fit: FederatedRound, message: Message) -> None:
+def _check_stage(round_: FederatedRound, message: Message) -> None:
     """Reject a message from the server that would reveal more than the contract allows."""
     if RECORD_KEY_CONFIGS not in message.content.config_records:
         raise ContractError("shares are sent only with SecAgg+")
     configs: Any = message.content.config_records[RECORD_KEY_CONFIGS]
-    stage, required = configs.get(Key.STAGE), fit.n_parties - fit.max_dropouts
+    stage, required = configs.get(Key.STAGE), round_.n_parties - round_.max_dropouts
     if stage == Stage.SETUP:
         expected = {
-            Key.SAMPLE_NUMBER: fit.n_parties,
-            Key.SHARE_NUMBER: fit.n_parties,
+            Key.SAMPLE_NUMBER: round_.n_parties,
+            Key.SHARE_NUMBER: round_.n_parties,
             Key.THRESHOLD: max(required, 2),
             Key.CLIPPING_RANGE: _CLIPPING,
             Key.TARGET_RANGE: _TARGET,
-            Key.MOD_RANGE: 1 << fit.bits,
+            Key.MOD_RANGE: 1 << round_.bits,
             Key.MAX_WEIGHT: _WEIGHT,
         }
         wrong = [name for name, value in expected.items() if configs.get(name) != value]
         if wrong:
             raise ContractError(f"the server requests unexpected SecAgg+ parameters: {wrong}")
     elif stage == Stage.SHARE_KEYS:
-        if len(configs) - 1 != fit.n_parties:
+        if len(configs) - 1 != round_.n_parties:
             raise ContractError("all parties must be present before shares are drawn")
     elif stage == Stage.COLLECT_MASKED_VECTORS:
-        if len(set(configs[Key.SOURCE_LIST])) != fit.n_parties - 1:
+        if len(set(configs[Key.SOURCE_LIST])) != round_.n_parties - 1:
             raise ContractError("all parties must be present before shares are drawn")
     elif stage == Stage.UNMASK:
         active, dead = (
@@ -284,7 +285,7 @@ def _check_stage(fit: FederatedRound, message: Message) -> None:
         )
         if active & dead or len(active) < required:
             raise ContractError(
-                f"a sum over {len(active)} parties is not revealed; it needs at least {required}"
+                f"a sum over {len(active)} parties is not revealed; at least {required} are needed"
             )
 
 
@@ -318,21 +319,21 @@ def make_server_app(
 
     @app.main()
     def main(grid: Any, context: Context) -> None:
-        fit = make_round(context)
-        save(run_round(fit, grid, context, timeout), context)
+        round_ = make_round(context)
+        save(run_round(round_, grid, context, timeout), context)
 
     return app
 
 
-def run_round(fit: FederatedRound, grid: Any, context: Context, timeout: float = 600.0) -> Any:
+def run_round(round_: FederatedRound, grid: Any, context: Context, timeout: float = 600.0) -> Any:
     """Run a round on the nodes of a Flower grid, and return the fitted estimator.
 
     Parameters
     ----------
-    fit : FederatedRound
+    round_ : FederatedRound
         The round.
     grid : Grid
-        Grid of the ServerApp. It has one node for each party.
+        Grid of the ServerApp. It must have one node for each party.
     context : Context
         Context of the ServerApp.
     timeout : float, default=600.0
@@ -342,44 +343,44 @@ def run_round(fit: FederatedRound, grid: Any, context: Context, timeout: float =
     -------
     estimator
     """
-    _check_round(fit)
-    nodes = _wait_for_parties(fit, grid, timeout)
-    _agree(fit, grid, nodes, timeout)
-    strategy: Any = _OneSum(fit, nodes)
+    _check_round(round_)
+    nodes = _wait_for_parties(round_, grid, timeout)
+    _agree(round_, grid, nodes, timeout)
+    strategy: Any = _OneSum(round_, nodes)
     legacy = LegacyContext(context, strategy=strategy)
     legacy.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({WorkflowKey.CURRENT_ROUND: 1})
     legacy.state.array_records[MAIN_PARAMS_RECORD] = ArrayRecord()
-    workflow = _ExactSecAggPlus(fit, timeout)
+    workflow = _ExactSecAggPlus(round_, timeout)
     workflow(grid, legacy)
     if workflow.sums is None:
         reasons = "; ".join(sorted(workflow.reasons)) or "too few parties answered in time"
         raise ContractError(
-            f"round {fit.round_id!r} has no result: {reasons}. Start a new round with a different "
-            "round_id; parties that were charged will be charged again"
+            f"round {round_.round_id!r} has no result: {reasons}. Start a new round with a "
+            "different round_id; parties that were charged will be charged again"
         )
     *sums, control = workflow.sums.tolist()
     n_present = strategy.n_present
-    if control != n_present * _control_value(fit) % (1 << fit.bits):
+    if control != n_present * _control_value(round_) % (1 << round_.bits):
         raise ContractError(_CHANGED)
-    return fit.fit(np.array(sums, np.int64), n_present)
+    return round_.fit(np.array(sums, np.int64), n_present)
 
 
-def _wait_for_parties(fit: FederatedRound, grid: Any, timeout: float) -> list[int]:
+def _wait_for_parties(round_: FederatedRound, grid: Any, timeout: float) -> list[int]:
     """Return the nodes of the grid, as soon as there is one for each party."""
     end = time.monotonic() + timeout
-    while len(nodes := sorted(grid.get_node_ids())) < fit.n_parties and time.monotonic() < end:
+    while len(nodes := sorted(grid.get_node_ids())) < round_.n_parties and time.monotonic() < end:
         time.sleep(_POLL_SECONDS)
-    if len(nodes) != fit.n_parties:
+    if len(nodes) != round_.n_parties:
         raise ContractError(
-            f"the round has {fit.n_parties} parties, but the grid has "
+            f"the round has {round_.n_parties} parties, but the grid has "
             f"{plural(len(nodes), 'node')}. Nothing was charged"
         )
     return nodes
 
 
-def _agree(fit: FederatedRound, grid: Any, nodes: list[int], timeout: float) -> None:
+def _agree(round_: FederatedRound, grid: Any, nodes: list[int], timeout: float) -> None:
     """Raise an error if a party has a different contract, before any party is charged."""
-    offer = ConfigRecord({"json": json.dumps(fit.contract)})
+    offer = ConfigRecord({"json": json.dumps(round_.contract)})
     messages = [
         Message(RecordDict({_CONTRACT: offer}), dst_node_id=node, message_type="query")
         for node in nodes
@@ -395,20 +396,20 @@ def _agree(fit: FederatedRound, grid: Any, nodes: list[int], timeout: float) -> 
         errors.add(f"{len(nodes) - len(replies)} of {len(nodes)} parties did not answer")
     if errors:
         raise ContractError(
-            f"not all parties accept the contract of round {fit.round_id!r}, and none was "
-            f"charged: {'; '.join(sorted(errors))}"
+            f"not all parties accept the contract of round {round_.round_id!r}. No party "
+            f"was charged. Reasons: {'; '.join(sorted(errors))}"
         )
 
 
 class _OneSum:
     """Minimal Flower strategy for SecAgg+: one sum over all parties, without a model."""
 
-    def __init__(self, fit: FederatedRound, nodes: list[int]):
-        self._fit, self._nodes = fit, nodes
+    def __init__(self, round_: FederatedRound, nodes: list[int]):
+        self._round, self._nodes = round_, nodes
         self.n_present = 0
 
     def configure_fit(self, *_: Any) -> list[tuple[Any, FitIns]]:
-        instructions = FitIns(Parameters([], ""), {"contract": json.dumps(self._fit.contract)})
+        instructions = FitIns(Parameters([], ""), {"contract": json.dumps(self._round.contract)})
         return [(SimpleNamespace(node_id=node), instructions) for node in self._nodes]
 
     def aggregate_fit(self, _: int, results: list[Any], failures: list[Any]) -> Any:
@@ -419,18 +420,18 @@ class _OneSum:
 class _ExactSecAggPlus(SecAggPlusWorkflow):
     """SecAgg+ with exact sums: all parties share keys, and at most `max_dropouts` then drop out."""
 
-    def __init__(self, fit: FederatedRound, timeout: float):
-        required = fit.n_parties - fit.max_dropouts
+    def __init__(self, round_: FederatedRound, timeout: float):
+        required = round_.n_parties - round_.max_dropouts
         super().__init__(
             1.0,
-            required / fit.n_parties,
+            required / round_.n_parties,
             max_weight=_WEIGHT,
             clipping_range=_CLIPPING,
             quantization_range=_TARGET,
-            modulus_range=1 << fit.bits,
+            modulus_range=1 << round_.bits,
             timeout=timeout,
         )
-        self._n_parties = fit.n_parties
+        self._n_parties = round_.n_parties
         self.reasons: set[str] = set()
         self.sums: np.ndarray | None = None
 
@@ -447,7 +448,7 @@ class _ExactSecAggPlus(SecAggPlusWorkflow):
         """Return False, which stops the round before any party is charged, if a party has left."""
         self._record_failures(state)
         if len(state.active_node_ids) < self._n_parties:
-            self.reasons.add("a party left before shares were drawn, and none was charged")
+            self.reasons.add("a party left before shares were drawn, and no party was charged")
             return False
         return done
 

@@ -61,12 +61,12 @@ def encodes_by_schema(step: Any) -> bool:
     """Return whether a step encodes the columns of a table with its schema."""
     if type(step) is SchemaEncoder:
         return True
-    is_own = isinstance(step, PrivateEstimator) and isinstance(step, TransformerMixin)
-    return is_own and isinstance(getattr(step, "schema", None), Schema)
+    is_private = isinstance(step, PrivateEstimator) and isinstance(step, TransformerMixin)
+    return is_private and isinstance(getattr(step, "schema", None), Schema)
 
 
 def read_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) -> FitInputs:
-    """Read the inputs of a fit, and remove a label column that is given by name from X."""
+    """Read the inputs of a fit, and remove the label column from X if it is given by name."""
     schema = find_schema(pipe)
     _check_encoders(pipe, schema)
     if schema is None:
@@ -139,7 +139,7 @@ def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
 
 
 def _check_encoders(pipe: Any, schema: Schema | None) -> None:
-    """Raise an error if a schema declares a person whose ids the fit would not use."""
+    """Raise an error if a schema declares a person column that the fit would not use."""
     parts = [part for part in reachable(pipe) if encodes_by_schema(part)]
     if any(part.schema.person is not None and part.schema is not schema for part in parts):
         raise ValueError(
@@ -151,7 +151,7 @@ def _check_encoders(pipe: Any, schema: Schema | None) -> None:
 def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
     """Return the labels in the column that `y` names, with None for records without a label.
 
-    Other labels are returned unchanged.
+    If `y` is not a name, it is returned unchanged.
     """
     if not isinstance(y, str):
         return y
@@ -176,7 +176,7 @@ def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarr
 
 
 def ids_by_schema(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, int] | None:
-    """Return the person ids and `max_rows`, or None if the schema does not declare persons."""
+    """Return the person ids and `max_rows`, or None if the schema declares no person column."""
     schema = find_schema(estimator)
     if schema is None or schema.person is None:
         return None

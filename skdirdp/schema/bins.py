@@ -15,10 +15,10 @@ import numpy as np
 
 from .kinds import Dates
 
-#: Fraction of the borders that are spaced by the logarithm of |x|; the others are evenly spaced.
+#: Fraction of the borders that are spaced logarithmically in |x|; the others are evenly spaced.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
 
-# Maximum number of cells of a grid: a lookup table of all cells fits in the second-level cache.
+# Maximum number of cells of a grid: a lookup table of all cells fits in the L2 cache.
 _MAX_CELLS = 1 << 17
 # Logarithmic borders become evenly spaced below this fraction of the larger bound. With the
 # default number of fine bins, the narrowest are then one cell wide.
@@ -59,7 +59,7 @@ class FineGrid:
     def bin_of_cell(self) -> np.ndarray:
         """Fine bin of each cell, and of two additional cells.
 
-        The first starts at the upper bound, if this is a border. The last has missing values.
+        The first starts at the upper bound, if this is a border. The last is for missing values.
         """
         sizes = np.diff(self.starts, append=self.n_cells + 1)
         bins = np.repeat(np.arange(self.n_bins, dtype=np.int32), sizes)
@@ -140,7 +140,7 @@ def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
 
     If many records share a value, several quantiles are equal, and their borders would coincide.
     The extra borders split other bins: in each step, the bin whose smaller half is the largest.
-    The number of bins never depends on the data; the noise of later steps requires this.
+    The number of bins never depends on the data; the noise in later steps relies on this.
     `cdf` is non-decreasing from 0 to 1, at the borders of at least `n_bins` fine bins.
     """
     levels = np.arange(1, n_bins) / n_bins
@@ -186,6 +186,6 @@ def _best_split(cdf: np.ndarray, start: int, stop: int) -> tuple[float, int, int
     smaller, middle = max(
         (min(cdf[middle] - cdf[start], cdf[stop] - cdf[middle]), middle) for middle in between
     )
-    if smaller <= 0:  # one fine bin contains all records, or there are none
+    if smaller <= 0:  # one fine bin contains all records, or there are no records
         middle = (start + stop) // 2
     return -float(smaller), start - stop, start, middle, stop

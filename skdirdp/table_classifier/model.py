@@ -28,9 +28,9 @@ _SMOOTHING = 0.5
 _MERGE = 2.0
 # Smallest eigenvalue of a covariance or Hessian that is inverted, relative to the largest.
 _CONDITION = 1e-3
-# Relative increase of the Hessian's diagonal. The Hessian is approximate; full steps would diverge.
+# Relative increase in the Hessian's diagonal. The Hessian is approximate; full steps would diverge.
 _DAMPING = 1.0
-# Typical change of an effect in a Newton step.
+# Typical change in an effect in one Newton step.
 _STEP_SIZE = 0.1
 # A step is shortened if the derivative at its end is this many standard deviations below 0.
 _OVERSHOT = 2.0
@@ -42,7 +42,7 @@ _SCALES = np.geomspace(0.005, 1.5, 200)
 # Bin edges of the logits in the calibration table, and the logit of the outermost bins.
 _LOGIT_EDGES = np.array([-4, -2.8, -2, -1.4, -0.9, -0.5, -0.2, 0.2, 0.5, 0.9, 1.4, 2, 2.8, 4])
 _LAST_LOGIT = 4.6
-# Wide bins, relative to the logit of the class shares, by whether there are two classes.
+# Wide bins, relative to the logit of the class shares, keyed by whether there are two classes.
 _WIDE_EDGES = {True: np.array([-3.0, -1.0, 1.0, 3.0]), False: np.array([1.0, 2.0, 3.5, 5.5])}
 _LAST_WIDE = {True: (-4.0, 4.0), False: (0.5, 6.5)}
 
@@ -160,15 +160,15 @@ class ClassTables:
         The test statistic is the sum of squared interactions, each divided by its variance due to
         noise and sampling. It has the mean and variance of a chi-square variable.
         """
-        statistic, freedom = 0.0, 1e-9
+        statistic, dof = 0.0, 1e-9
         for noisy, counts in zip(self.noisy, self.counts, strict=True):
             total = max(float(counts.sum()), 1.0)
             expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / total
             gap = noisy - expected
             gap = gap - gap.mean(axis=0) - gap.mean(axis=1, keepdims=True) + gap.mean()
             statistic += float((gap**2 / (self.sigma**2 + expected + 1e-9)).sum())
-            freedom += (noisy.shape[0] - 1) * (noisy.shape[1] - 1)
-        return (statistic - freedom) / float(np.sqrt(2 * freedom))
+            dof += (noisy.shape[0] - 1) * (noisy.shape[1] - 1)
+        return (statistic - dof) / float(np.sqrt(2 * dof))
 
     def effect_variances(self) -> list[np.ndarray]:
         """Return the first-order variance of the naive Bayes effects that is due to the noise."""
@@ -236,7 +236,7 @@ class MergedCells:
     def from_tables(
         cls, tables: ClassTables, ordered: Sequence[bool], max_cells: int
     ) -> "MergedCells":
-        """Merge the cells of each column, and keep the strongest columns up to `max_cells`."""
+        """Merge the cells of each column, and keep the strongest, up to `max_cells` cells."""
         groups = [
             merge_cells(noisy, counts, tables.sigma, is_ordered)
             for noisy, counts, is_ordered in zip(tables.noisy, tables.counts, ordered, strict=True)
@@ -276,7 +276,7 @@ class MergedCells:
         return self.profiles @ self.class_shares
 
     def strengths(self) -> np.ndarray:
-        """Return the root mean square of the effects of naive Bayes, for each column."""
+        """Return the root mean square of the naive Bayes effects for each column."""
         return np.array([_strength(self.profiles[b], self.class_shares) for b in self.blocks])
 
     def encode(self, columns: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -405,7 +405,7 @@ class Covariance:
     def _solve(
         self, curvature: np.ndarray, gradient: np.ndarray, noise: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the step of one class, its variance, and the fraction of errors that remains."""
+        """Return the step of one class, its variance, and the fraction of error that remains."""
         shares, n_merged = self.cells.shares, len(self.cells.columns)
         root = np.sqrt(curvature)
         hessian = self.total * np.outer(root, root)
@@ -445,7 +445,7 @@ class ResidualSums:
 
 @dataclass(frozen=True)
 class NewtonStep:
-    """Change of the model, and of the variance of its effects."""
+    """Change in the model, and in the variance of its effects."""
 
     intercept: np.ndarray
     effects: np.ndarray
@@ -456,8 +456,8 @@ class NewtonStep:
     def best_length(self, after: ResidualSums, blocks: Sequence[slice]) -> np.ndarray:
         """Return the fraction of the step that maximises the likelihood, by the secant method.
 
-        The derivative of the mean log-likelihood along the step is linear in the residual sums. A
-        step that is too long has a negative derivative at its end, beyond the noise.
+        The derivative of the mean log-likelihood along the step is linear in the residual sums. If
+        a step is too long, the derivative at its end is negative by more than the noise.
         """
         start, end = (
             (sums.residuals * self.effects).sum(axis=0) + sums.mean(blocks) * self.intercept
@@ -479,7 +479,7 @@ class Estimate:
 
     @classmethod
     def from_tables(cls, tables: ClassTables) -> "Estimate":
-        """Return the estimate of naive Bayes."""
+        """Return the naive Bayes estimate."""
         return cls(tables.naive_bayes(), tables.effect_variances(), tables.class_shares)
 
     @property
@@ -487,7 +487,7 @@ class Estimate:
         return [len(effect) for effect in self.model.effects]
 
     def correct(self, covariance: Covariance) -> "Estimate":
-        """Correct naive Bayes for the dependence of columns."""
+        """Correct naive Bayes for the dependence between columns."""
         factor, intercept, effects = covariance.correction()
         model = replace(self.model.scaled(factor), intercept=np.log(self.class_shares))
         model = model.add(intercept, covariance.cells.spread(effects, self._sizes))
@@ -514,7 +514,7 @@ class Estimate:
 
 
 def _centre_blocks(matrix: np.ndarray, cells: MergedCells) -> np.ndarray:
-    """Subtract the means of the rows and columns of each block of two columns."""
+    """Subtract the row and column means within the block of each pair of columns."""
     sizes, firsts = np.array(cells.sizes), cells.starts[:-1]
     by_row = np.add.reduceat(matrix, firsts, axis=1) / sizes
     by_column = np.add.reduceat(matrix, firsts, axis=0) / sizes[:, np.newaxis]
@@ -530,7 +530,7 @@ def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Return probabilities; for few classes, sums of columns are faster than sums of rows."""
+    """Return probabilities; with few classes, summing columns is faster than summing rows."""
     largest = reduce(np.maximum, scores.T)
     shares = np.exp(scores - largest[:, np.newaxis])
     shares /= reduce(np.add, shares.T)[:, np.newaxis]
