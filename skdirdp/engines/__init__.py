@@ -64,7 +64,9 @@ class Kind:
 _FRAMES = "Polars lazy frames, DuckDB relations, and other lazy frames that narwhals supports"
 KINDS = (
     Kind("Dask arrays and frames", DASK_TYPES, "dask", "DaskTable", "dask"),
-    Kind("PyArrow datasets and streams of batches", ARROW_TYPES, "arrow", "ArrowTable", "frames"),
+    Kind(
+        "PyArrow datasets and streams of batches", ARROW_TYPES, "in_memory", "ArrowTable", "frames"
+    ),
     Kind(_FRAMES, LAZY_FRAME_TYPES, "frames", "LazyTable", "frames"),
 )
 

@@ -1,4 +1,4 @@
-"""Tables and parts of tables in memory, and functions that add the counts of parts.
+"""Tables and parts of tables in memory, batches of PyArrow, and sums of the counts of parts.
 
 A part is counted like a separate table. All counts are multiples of a public grid, on which
 sums are exact in any order (docs/theory.md, 2.6), so the result does not depend on how a table is
@@ -18,7 +18,14 @@ import pandas as pd
 from .._contributions import check_exact
 from .._messages import errors_without_data
 from .._persons import CountedRows, select_rows
-from ..schema import column_names, text_objects
+from ..schema import (
+    BLOCK_ROWS,
+    block_frame,
+    column_names,
+    empty_table,
+    table_blocks,
+    text_objects,
+)
 
 #: A progress bar is shown after this many seconds.
 PROGRESS_DELAY = 2.0
@@ -213,3 +220,35 @@ def with_progress(steps: Iterable[Any], total: int | None, unit: str) -> Iterato
         shown: Any = {"disable": not is_interactive(), "delay": PROGRESS_DELAY, "leave": False}
         return iter(tqdm(steps, "counting", total, unit=unit, **shown))
     return iter(steps)
+
+
+class ArrowTable:
+    """Dataset in files, or stream of record batches."""
+
+    in_memory = False
+    kind = "a PyArrow dataset"
+
+    def __init__(self, X: Any, given: dict[str, Any]):
+        self._X = X
+        self._roles = ColumnRoles.from_names(list(X.schema.names), given, names_only=True)
+        self.given = set(self._roles.named)  # parameters of `fit` that were given
+        # Empty frame with the same columns.
+        self.empty = empty_table(X)[self._roles.features]
+
+    def select_features(self, features: list[Any]) -> "ArrowTable":
+        """Restrict the table to some of the features."""
+        self._roles = replace(self._roles, features=features)
+        return self
+
+    def count(self, counter: Counter) -> Any:
+        """Return the counts of all batches."""
+        parts = map(self._roles.split, self._frames())
+        return count_blocks(counter, parts, "groups" in self.given)
+
+    def _frames(self) -> Iterator[pd.DataFrame]:
+        total = None
+        if hasattr(self._X, "count_rows"):
+            total = -(-self._X.count_rows() // BLOCK_ROWS)
+        blocks = table_blocks(self._X, self._roles.columns)
+        for block in with_progress(blocks, total, "batch"):
+            yield block_frame(block)
