@@ -324,7 +324,8 @@ class PrivateBayesNet(MarginErrors):
             if n_cells > max_cells:
                 raise ValueError(
                     f"the table of {child!r} and its required parents must have at most "
-                    f"max_family_cells={max_cells} cells; it may have {n_cells}"
+                    f"max_family_cells={max_cells} cells; it may have {n_cells}. Increase "
+                    "max_family_cells, or declare fewer states"
                 )
 
     def _plan(

@@ -193,8 +193,9 @@ def in_plain_words(
             "What is not protected?",
             *(tag("span", f"{sentence} ", class_="warn") for sentence in leaks),
             "Facts about people in general, such as that smokers fall ill more often. Secrets "
-            "that several people share. Facts that were declared public. The next section has the "
-            "whole list.",
+            "that several people share are protected less. Facts that were declared public. Other "
+            "publications from the same data, which add to the risk; a ledger counts them "
+            "together. The section “What is not covered” has more.",
         ),
     ]
     return section(
@@ -218,12 +219,14 @@ def _strength(claim: Claim, attacks: AttackBounds, what: str) -> list[Any]:
     )
     alarm = (
         "Now suppose that they look for one of the two answers, for example that a person is ill, "
-        "and raise an alarm only if they are nearly sure. An alarm about somebody who is not ill "
-        "is a false alarm, and an alarm about somebody who is ill is a detection. Somebody who "
+        "and raise an alarm only if it looks more likely than before. An alarm about somebody who "
+        "is not ill is a false alarm, and an alarm about somebody who is ill is a detection. "
+        "Somebody who "
         f"guesses without {what} and raises false alarms for {few} of those who are not ill "
         f"detects {few} of those who are. With it, at most {found} are detected. The first table "
-        "has other rates. The second table is about the rare cases in which there is an alarm: how "
-        f"sure it can make somebody who was less sure before, at {few} false alarms."
+        "has other rates. The second table is about alarms only, which are rare: how often the "
+        f"answer is right if there is an alarm, at {few} false alarms. In all other cases the "
+        "guess becomes less sure."
     )
     alarms = ["false alarms", "detections, at most"]
     rates = [(percent_up(x), percent_up(float(attacks.true_positive_rate(x)))) for x in _RATES]
