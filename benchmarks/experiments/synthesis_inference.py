@@ -76,7 +76,7 @@ def model_joint(model: BaseBayesNet) -> np.ndarray:
         for axis, (name, n_states) in enumerate(N_STATES.items()):
             column = model._released_[name]
             split = np.zeros((column.n_groups, n_states))
-            split[column.groups[:n_states], np.arange(n_states)] = column._drawn_shares[:n_states]
+            split[column.groups[:n_states], np.arange(n_states)] = column.drawn_shares[:n_states]
             split /= split.sum(axis=1, keepdims=True)  # missing values are not drawn
             table = np.moveaxis(np.tensordot(table, split, (axis, 0)), -1, axis)
     return table.ravel() / table.sum()
