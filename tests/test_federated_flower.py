@@ -156,7 +156,7 @@ def test_more_dropouts_than_allowed_give_no_result(stage):
 @pytest.mark.parametrize("stage", ["agree", Stage.SETUP, Stage.SHARE_KEYS])
 def test_a_party_that_leaves_before_shares_are_drawn_stops_the_round_without_a_charge(stage):
     grid = nodes(dropping(stage, 2))
-    with pytest.raises(ContractError, match="[Nn]o party was charged"):
+    with pytest.raises(ContractError, match=r"[Nn]o party was charged"):
         grid.run()
     assert grid.charges == [0, 0, 0, 0]
 

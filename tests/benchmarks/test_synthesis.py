@@ -103,3 +103,9 @@ def test_verdicts_find_a_fall_with_the_budget_and_a_gap_to_naive_bayes(gap, fall
     assert all(claim.holds == (fall == 0) for claim in claims[::2])
     assert all(claim.holds == (gap == 0) for claim in claims[1::2])
     assert costs.holds == (fall == 0)
+
+
+def test_the_quick_version_of_inference_covers_given_structures(quick):
+    results = quick("synthesis-inference")
+    given = results[results["method"].str.startswith(("MLE", "required"))]
+    assert given["coverage"].mean() >= 0.8
