@@ -15,10 +15,10 @@ import numpy as np
 
 from ._messages import errors_without_data
 from ._validation import check_integer
-from .accounting.worst_case import MOST_ROWS, RECORD, Unit, common_unit
+from .accounting.worst_case import MAX_ROWS_LIMIT, RECORD, Unit, common_unit
 from .schema import NO_PERSON, Records, Schema, convert_ids
 
-__all__ = ["MOST_ROWS", "RECORD", "CountedRows", "Unit", "common_unit", "select_rows"]
+__all__ = ["MAX_ROWS_LIMIT", "RECORD", "CountedRows", "Unit", "common_unit", "select_rows"]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def select_rows(
 
     `groups` has the id of each row, or is None. `before` has the counted rows of earlier batches.
     """
-    max_rows = check_integer("max_rows", max_rows, at_least=1, at_most=MOST_ROWS)
+    max_rows = check_integer("max_rows", max_rows, at_least=1, at_most=MAX_ROWS_LIMIT)
     if before is not None and before.unit.by_ids != (groups is not None):
         raise ValueError(
             "groups must be given with every batch or with none; otherwise the persons of some "
@@ -138,7 +138,7 @@ def select_rows(
     with errors_without_data(groups=groups):
         ids = convert_ids(groups)
     if len(ids) != n_rows:
-        raise ValueError(f"groups must have one id for each row of X, {n_rows}; got {len(ids)}")
+        raise ValueError(f"groups must have one id per row of X ({n_rows}); got {len(ids)}")
     codes, persons = number_persons(ids)
     already = np.array([kept.get(person, 0) for person in persons], dtype=np.int64)
     # Number of earlier rows of the same person.

@@ -29,7 +29,7 @@ class SecureGenerator:
         self._set_key()
 
     def _set_key(self) -> None:
-        # ECB encrypts each counter value separately, which is the definition of counter mode.
+        # Counter mode is ECB applied to successive counter values.
         key = algorithms.AES(_fresh_key().to_bytes(16, "little"))
         self._encryptor = Cipher(key, modes.ECB()).encryptor()
         self._n_blocks = 0

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._contributions import count_cells
 from ._messages import describe_not_covered, format_exact, plural, suppress_external_warnings, warn
-from ._persons import MOST_ROWS, RECORD, CountedRows, Unit, check_person
+from ._persons import MAX_ROWS_LIMIT, RECORD, CountedRows, Unit, check_person
 from ._random import NoiseGenerator, noise_generator
 from ._sklearn_compat import HasMethods, Interval, StrOptions
 from ._validation import check_integer, check_real
@@ -476,7 +476,7 @@ class CountingEstimator(PrivateEstimator):
         "calibration": [StrOptions(set(CALIBRATIONS))],
         "adjacency": [StrOptions(set(ADJACENCIES))],
         "n_samples": [None, Interval(Real, 0, None, closed="neither")],
-        "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
+        "max_rows": [Interval(Integral, 1, MAX_ROWS_LIMIT, closed="both")],
     }
 
     #: Whether a fit selects names that are not public. A pipeline gives such a step a larger share

@@ -12,7 +12,14 @@ from sklearn.base import BaseEstimator, clone
 import skdirdp
 from skdirdp import DirichletCategoricalNB, DirichletNB, PrivacyAccountant
 from skdirdp.accounting import ApproximateDP, PureDP
-from skdirdp.audit import AuditResult, audit, audit_one_run, audit_scores, case_names, ready_case
+from skdirdp.audit import (
+    AuditResult,
+    audit,
+    audit_one_run,
+    audit_scores,
+    case_names,
+    predefined_case,
+)
 from skdirdp.audit.auditing import _decide, _epsilon_bound, _limits, one_run_p_value
 from skdirdp.audit.releases import batch_scores, release_score, releases_of
 from skdirdp.command import main
@@ -33,7 +40,7 @@ CASES = [(name, adjacency) for name in BATCHED for adjacency in ("replace", "add
 
 def stated(name, epsilon, **options):
     """The report of a fit at this budget, which is the claim of an audit."""
-    case = ready_case(name, epsilon=epsilon, **options)
+    case = predefined_case(name, epsilon=epsilon, **options)
     return case.estimator.fit(*case.first).privacy_
 
 
@@ -49,9 +56,11 @@ def stated(name, epsilon, **options):
 )
 def test_a_true_claim_is_accepted_and_an_error_of_half_of_it_is_found(name, adjacency):
     claim = stated(name, 4.0, adjacency=adjacency)
-    assert not audit(ready_case(name, epsilon=4.0, adjacency=adjacency), random_state=0).violated
+    assert not audit(
+        predefined_case(name, epsilon=4.0, adjacency=adjacency), random_state=0
+    ).violated
     wrong = audit(
-        ready_case(name, epsilon=6.0, adjacency=adjacency),
+        predefined_case(name, epsilon=6.0, adjacency=adjacency),
         claim=claim,
         n_runs=10_000,
         random_state=0,
@@ -64,7 +73,7 @@ def test_a_true_claim_is_accepted_and_an_error_of_half_of_it_is_found(name, adja
 def test_every_mechanism_is_audited_by_its_likelihood(mechanism):
     claim = stated("DirichletCategoricalNB", 4.0, mechanism=mechanism)
     for epsilon, violated in ((4.0, False), (6.0, True)):
-        case = ready_case("DirichletCategoricalNB", epsilon=epsilon, mechanism=mechanism)
+        case = predefined_case("DirichletCategoricalNB", epsilon=epsilon, mechanism=mechanism)
         assert audit(case, claim=claim, n_runs=10_000, random_state=1).violated == violated
 
 
@@ -74,7 +83,7 @@ def test_whole_fits_are_audited(name):
     claim = stated(name, 4.0)
     n_runs = 2000 if name == "PrivateDirichletPosterior" else 3000
     for epsilon, violated in ((4.0, False), (6.0, True)):
-        case = ready_case(name, epsilon=epsilon)
+        case = predefined_case(name, epsilon=epsilon)
         assert audit(case, claim=claim, n_runs=n_runs, batch=False).violated == violated
 
 
@@ -91,16 +100,16 @@ def test_every_estimator_has_a_case():
 def test_fitted_cases_run_under_both_relations(name, adjacency):
     if name == "PrivateDirichletPosterior" and adjacency == "add_remove":
         with pytest.raises(ValueError, match="adjacency must be 'replace'"):
-            ready_case(name, adjacency=adjacency)
+            predefined_case(name, adjacency=adjacency)
         return
-    case = ready_case(name, epsilon=4.0, adjacency=adjacency)
+    case = predefined_case(name, epsilon=4.0, adjacency=adjacency)
     assert not audit(case, n_runs=20, random_state=0).violated
 
 
 def test_scores_of_fits_have_the_ratio_of_the_likelihoods():
     # The mean of exp(-score) is 1 on the first data set if the score is the log-likelihood ratio.
     for name in ("PrivatePipeline", "FederatedRound"):
-        case = ready_case(name, epsilon=1.0)
+        case = predefined_case(name, epsilon=1.0)
         fits = (clone(case.estimator).fit(*case.first) for _ in range(60))
         weights = np.exp([-case.score(model) for model in fits])
         assert abs(weights.mean() - 1) < 5 * weights.std() / math.sqrt(len(weights))
@@ -112,14 +121,14 @@ def test_two_hundred_audits_of_true_claims_raise_no_alarm():
     alarms = 0
     for i in range(200):
         name, adjacency = CASES[i % len(CASES)]
-        case = ready_case(name, epsilon=4.0, adjacency=adjacency)
+        case = predefined_case(name, epsilon=4.0, adjacency=adjacency)
         batch = i % 3 < 2
         alarms += audit(case, n_runs=4000 if batch else 200, batch=batch, random_state=i).violated
     assert alarms == 0
 
 
 def test_batches_and_fits_have_the_same_scores():
-    case = ready_case("DirichletNB", epsilon=4.0)
+    case = predefined_case("DirichletNB", epsilon=4.0)
     known = [releases_of(case.estimator, each) for each in (case.first, case.second)]
     batch = batch_scores(known[0], known, 2000, np.random.default_rng(0))
     fits = [release_score(releases_of(case.estimator, case.first), known) for _ in range(400)]
@@ -138,7 +147,7 @@ class Careless(DirichletNB):
 
 
 def test_an_estimator_that_underestimates_a_record_is_found():
-    first, second = ready_case("DirichletNB")[1:3]
+    first, second = predefined_case("DirichletNB")[1:3]
     sizes = {"classes": [0, 1], "max_count": 1, "max_total": 2, "n_samples": 20}
     model = Careless(epsilon=4.0, **sizes)
     # Its own report is the claim.
@@ -153,7 +162,7 @@ def test_neighbours_with_different_tables_are_refused():
 
 
 def test_an_estimator_of_several_steps_is_audited_by_its_attributes():
-    case = ready_case("PrivateBayesNet", epsilon=4.0)
+    case = predefined_case("PrivateBayesNet", epsilon=4.0)
     result = audit(case.estimator, case.first, case.second, n_runs=20)
     assert not result.violated
 
@@ -163,7 +172,7 @@ def test_an_audit_charges_nothing_and_ignores_a_seed():
         def charge(self, *args, **kwargs):
             raise AssertionError("an audit was charged")
 
-    case = ready_case("DirichletNB", epsilon=4.0)
+    case = predefined_case("DirichletNB", epsilon=4.0)
     case.estimator.set_params(accountant=Forbidden(), random_state=3)
     claim = stated("DirichletNB", 4.0)
     result = audit(case, claim=claim, n_runs=200, batch=False)
@@ -221,9 +230,9 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="n_runs"):
         audit(lambda x: x, 0, 1, claim=1.0, n_runs=2)
     with pytest.raises(ValueError, match="name must be one of"):
-        ready_case("GaussianNB")
+        predefined_case("GaussianNB")
     with pytest.raises(ValueError, match="epsilon must be finite"):
-        audit(ready_case("DirichletNB", epsilon=math.inf), n_runs=20)
+        audit(predefined_case("DirichletNB", epsilon=math.inf), n_runs=20)
     with pytest.raises(ValueError, match="scores"):
         audit_one_run(lambda included: [1.0], 100, claim=1.0)
 
@@ -308,7 +317,7 @@ def test_one_run_finds_a_large_error_and_accepts_a_true_claim():
 
 
 def test_the_result_is_printed_with_its_confidence():
-    result = audit(ready_case("DirichletNB"), n_runs=200, confidence=0.95, random_state=0)
+    result = audit(predefined_case("DirichletNB"), n_runs=200, confidence=0.95, random_state=0)
     assert isinstance(result, AuditResult)
     for text in ("no violation was found", "epsilon 1 at delta", "confidence 95%", "200 runs"):
         assert text in repr(result)

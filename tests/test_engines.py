@@ -590,7 +590,7 @@ def test_separate_labels_must_match_the_partitions():
     table = dask_frame(frame)
     with pytest.raises(TypeError, match="y must be a Dask array or Series"):
         clone(CATEGORICAL).fit(table[["code", "flag"]], frame["label"])
-    with pytest.raises(ValueError, match=r"y must have \d+ partitions, as many as X"):
+    with pytest.raises(ValueError, match=r"y must have as many partitions as X"):
         clone(CATEGORICAL).fit(table[["code", "flag"]], dd.from_pandas(frame["label"], 2))
     with pytest.raises(TypeError, match="y must be the name of a column"):
         clone(CATEGORICAL).fit(IN_GROUPS["duckdb"](frame[["code", "flag"]]), frame["label"])

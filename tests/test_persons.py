@@ -685,7 +685,7 @@ def test_ids_are_refused_if_a_step_may_fit_to_other_rows():
 
 
 def test_ids_of_another_number_than_rows_are_refused():
-    with pytest.raises(ValueError, match="groups must have one id for each row"):
+    with pytest.raises(ValueError, match="groups must have one id per row"):
         private_pipeline(2, 2).fit(X_ROUTED, Y_ROUTED, groups=IDS[:-1])
 
 

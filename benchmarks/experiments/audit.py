@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from skdirdp.audit import audit, audit_one_run, audit_scores, case_names, ready_case
+from skdirdp.audit import audit, audit_one_run, audit_scores, case_names, predefined_case
 from skdirdp.exceptions import PrivacyLeakWarning
 
 from .. import figures
@@ -54,7 +54,7 @@ def row_of(result, seconds: float, **facts) -> Row:
 
 
 def our_claim(name: str, **options):
-    case = ready_case(name, **options)
+    case = predefined_case(name, **options)
     return case.estimator.fit(*case.first).privacy_
 
 
@@ -62,7 +62,7 @@ def audit_ours(name: str, factor: float, n_runs: int) -> Row:
     """Audit an estimator whose noise is for `factor` times the epsilon that is claimed."""
     start = time.perf_counter()
     result = audit(
-        ready_case(name, epsilon=factor * EPSILON),
+        predefined_case(name, epsilon=factor * EPSILON),
         claim=our_claim(name, epsilon=EPSILON),
         n_runs=n_runs,
         confidence=CONFIDENCE,
@@ -80,7 +80,7 @@ def false_alarms(n_audits: int, *, fitted: bool) -> Row:
         name, relation = names[i % len(names)], ("replace", "add_remove")[i // len(names) % 2]
         if name == "PrivateDirichletPosterior":
             relation = "replace"
-        case = ready_case(name, epsilon=EPSILON, adjacency=relation)
+        case = predefined_case(name, epsilon=EPSILON, adjacency=relation)
         n_runs = FITTED_RUNS if fitted else 4000
         alarms += audit(case, n_runs=n_runs, confidence=CONFIDENCE).violated
     seconds = time.perf_counter() - start

@@ -28,7 +28,7 @@ from ..accounting import AllOf, OneOf, ProfiledDP, RepeatedSelection
 from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.worst_case import (
     ADJACENCIES,
-    MOST_ROWS,
+    MAX_ROWS_LIMIT,
     PERSON_RELATIONS,
     Unit,
     common_unit,
@@ -46,7 +46,7 @@ from .schema import (
     Header,
     LedgerError,
     Split,
-    is_of_persons,
+    is_person_level,
     person_noun,
 )
 
@@ -95,7 +95,7 @@ def unit_of(spec: str) -> Unit | None:
 
 def protected_unit(charges: Sequence[Charge], adjacency: str, header: Header) -> str | None:
     """Return a description of the unit that all charges protect; None for records and vectors."""
-    if not is_of_persons(adjacency):
+    if not is_person_level(adjacency):
         return None
     noun = person_noun(header) or PERSON
     units = [unit_of(charge.spec) for charge in charges]
@@ -139,8 +139,8 @@ def _decode(spec: str) -> tuple[Any, Unit | None]:
         # Constructors convert numbers, so check that the result equals the stored mechanism.
         if not _is_chargeable(mechanism) or not _agrees(stored, _to_plain(mechanism)):
             raise TypeError("not a mechanism, or a mechanism with different parameters")
-        of_persons = is_of_persons(mechanism.adjacency)  # raises if its parts disagree
-        if unit is not None and not of_persons:
+        person_level = is_person_level(mechanism.adjacency)  # raises if its parts disagree
+        if unit is not None and not person_level:
             raise ValueError("a person unit with an adjacency for records")
         return mechanism, unit
     except LedgerError:
@@ -153,7 +153,7 @@ def _decode(spec: str) -> tuple[Any, Unit | None]:
 
 
 def _unit(*, max_rows: Any, by_ids: Any) -> Unit:
-    unit = Unit(check_integer("max_rows", max_rows, at_least=1, at_most=MOST_ROWS), by_ids)
+    unit = Unit(check_integer("max_rows", max_rows, at_least=1, at_most=MAX_ROWS_LIMIT), by_ids)
     if type(by_ids) is not bool or not unit.is_person:
         raise TypeError("not a person unit")
     return unit
@@ -262,7 +262,7 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
     if unit is not None:
         if not isinstance(unit, Unit):
             raise TypeError(f"unit must be a Unit; got {type(unit).__name__}")
-        if unit.is_person != is_of_persons(adjacency):
+        if unit.is_person != is_person_level(adjacency):
             raise ValueError(f"unit must agree with adjacency={adjacency!r}; got {unit}")
         spec = encode(mechanism, unit if unit.is_person else None)
     if split is not None and relation_kind(adjacency) not in SPLIT_BY[split.by]:
@@ -278,7 +278,7 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
     if not is_allowed(adjacency, header.adjacency):
         wanted = " or ".join(map(repr, allowed_relations(header.adjacency)))
         message = f"adjacency must be {wanted}, as declared for the ledger; got {adjacency!r}"
-        if is_of_persons(header.adjacency) and not is_of_persons(adjacency):
+        if is_person_level(header.adjacency) and not is_person_level(adjacency):
             message += (
                 f". The ledger protects all records of each {header.unit or PERSON}, but this "
                 "charge protects only single records. Pass groups to fit, or set max_rows; or use "
@@ -296,7 +296,7 @@ COPIED = "copied"
 
 @dataclass(frozen=True)
 class Entry:
-    """Charge in a form that is the same in all ledgers: with id 0, and its key in the first ledger.
+    """Charge in a ledger-independent form: its id is 0, and its key is that in the first ledger.
 
     All values are compared: two copies of a ledger may use the same key for different charges.
     """
@@ -307,7 +307,7 @@ class Entry:
 
 
 def is_merged(charge: Charge) -> bool:
-    """Return whether a charge was merged from a ledger with another limit."""
+    """Return whether a charge was merged from a ledger with a different limit."""
     return _parse_key(charge.key)[0] == MERGED
 
 
@@ -321,7 +321,10 @@ def check_key(key: str) -> None:
 
 
 def _parse_key(key: str) -> tuple[str | None, str, str]:
-    """Return the prefix, first ledger and key there; the prefix is None if this is the first."""
+    """Return the prefix, the first ledger, and the key in it.
+
+    The prefix is None if the charge was not copied from another ledger.
+    """
     prefix, *rest = key.split("/", 3)
     if prefix in (MERGED, COPIED) and len(rest) == 3:
         return prefix, rest[0], rest[2]

@@ -46,7 +46,7 @@ from .schema import (
     Charge,
     LedgerError,
     declared_unit,
-    is_of_persons,
+    is_person_level,
     is_record,
     person_noun,
 )
@@ -303,7 +303,7 @@ class ReportsMixin:
         """
         parameters, entries = read_export(export)
         relations = [decode(entry.charge.spec).adjacency for entry in entries]
-        if not is_record(parameters.get("unit")) and not all(map(is_of_persons, relations)):
+        if not is_record(parameters.get("unit")) and not all(map(is_person_level, relations)):
             parameters["unit"] = None  # written when the unit was only a name
         try:
             accountant = cls(**parameters, path=path)  # type: ignore[call-arg]

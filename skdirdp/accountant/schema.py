@@ -148,7 +148,7 @@ def check_stored_limit(header: Header) -> None:
     raise LedgerError("the limit of the ledger is invalid")
 
 
-def is_of_persons(adjacency: str | None) -> bool:
+def is_person_level(adjacency: str | None) -> bool:
     """Return whether a relation is between people with all their records."""
     return adjacency == PERSON or adjacency in PERSON_RELATIONS.values()
 
@@ -162,11 +162,11 @@ def header_adjacency(adjacency: str | None, unit: str | None) -> str | None:
     if not _without_article(unit):
         raise ValueError(f"unit must be a noun, such as 'patient' or 'record'; got {unit!r}")
     if is_record(unit):
-        if adjacency is None or not is_of_persons(adjacency):
+        if adjacency is None or not is_person_level(adjacency):
             return adjacency or RECORD
     elif adjacency is None:
         return PERSON
-    elif adjacency in PERSON_RELATIONS or is_of_persons(adjacency):
+    elif adjacency in PERSON_RELATIONS or is_person_level(adjacency):
         return PERSON_RELATIONS.get(adjacency, adjacency)
     raise ValueError(
         f"unit must agree with adjacency={adjacency!r}; got {unit!r}. It is 'record', or a noun "
@@ -181,7 +181,7 @@ def is_record(unit: Any) -> bool:
 
 def person_noun(header: Header) -> str | None:
     """Return the noun for a protected person, or None if single records may be protected."""
-    if not is_of_persons(header.adjacency):
+    if not is_person_level(header.adjacency):
         return None
     noun = _without_article(header.unit or PERSON)
     # A unit is free text, and one of more than three words could claim more than was charged.
@@ -190,7 +190,7 @@ def person_noun(header: Header) -> str | None:
 
 def declared_unit(header: Header) -> str:
     """Describe the declared unit of a ledger."""
-    if is_of_persons(header.adjacency):
+    if is_person_level(header.adjacency):
         return f"{header.unit or PERSON}; every charge has to protect all records of each"
     if header.adjacency == RECORD or is_record(header.unit):
         return RECORD

@@ -31,7 +31,7 @@ PERSON_RELATIONS = {adjacency: f"{adjacency}_person" for adjacency in ADJACENCIE
 TABLE_RELATIONS = (*ADJACENCIES, *PERSON_RELATIONS.values())
 VECTORS = "replace_vector"
 #: The largest accepted number of records per person.
-MOST_ROWS = 10**9
+MAX_ROWS_LIMIT = 10**9
 # Relative amount by which sums are rounded up.
 _SUM_ROUNDING = 1e-15
 

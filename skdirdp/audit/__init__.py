@@ -1,7 +1,7 @@
 """Audits: lower bounds on the true epsilon of an estimator or a function, from its outputs."""
 
 from .auditing import AuditResult, audit, audit_one_run, audit_scores
-from .cases import Case, case_names, ready_case
+from .cases import Case, case_names, predefined_case
 
 __all__ = [
     "AuditResult",
@@ -10,5 +10,5 @@ __all__ = [
     "audit_one_run",
     "audit_scores",
     "case_names",
-    "ready_case",
+    "predefined_case",
 ]

@@ -68,8 +68,8 @@ class AuditResult:
 
     Examples
     --------
-    >>> from skdirdp.audit import audit, ready_case
-    >>> result = audit(ready_case("DirichletNB", epsilon=1.0), n_runs=2000, random_state=0)
+    >>> from skdirdp.audit import audit, predefined_case
+    >>> result = audit(predefined_case("DirichletNB", epsilon=1.0), n_runs=2000, random_state=0)
     >>> result.violated
     False
     """
@@ -125,7 +125,7 @@ def audit(
     ----------
     run : estimator, callable or Case
         An estimator is cloned and fitted to each data set. A callable is called with a data set
-        and returns an output. A `ready_case` contains the data sets too.
+        and returns an output. A `predefined_case` contains the data sets too.
     first, second : tuple or object
         Two neighbouring data sets. A tuple has the arguments of `fit`.
     claim : float, tuple, mechanism, guarantee or report, default=None

@@ -63,7 +63,7 @@ def case_names() -> list[str]:
     return list(_CASES)
 
 
-def ready_case(
+def predefined_case(
     name: str,
     *,
     epsilon: float = 1.0,
@@ -91,8 +91,8 @@ def ready_case(
 
     Examples
     --------
-    >>> from skdirdp.audit import ready_case
-    >>> case = ready_case("DirichletNB", epsilon=2.0)
+    >>> from skdirdp.audit import predefined_case
+    >>> case = predefined_case("DirichletNB", epsilon=2.0)
     >>> case.estimator.epsilon, len(case.first[0]), len(case.second[0])
     (2.0, 21, 21)
     """
@@ -195,7 +195,7 @@ class _NullAccountant:
 
 
 class _Parties:
-    """Estimator that fits one federated round in this process; the last party colludes.
+    """Estimator that runs one federated round in this process; the last party colludes.
 
     The colluding party reveals its share, so the sum of the others is known.
     """
@@ -304,8 +304,8 @@ def _network(adjacency: str, parameters: dict[str, Any]) -> Case:
 
 
 def _network_score(model: PrivateBayesNet) -> float:
-    """Return the change in released counts of columns and their pair, weighted by precision."""
-    # Counts are known up to a factor, so an added record shows only relative to other cells.
+    """Return the precision-weighted change in the released counts of both columns and the pair."""
+    # Counts are known up to a factor, so an added record is visible only relative to other cells.
     weights = np.full(_STATES, -1 / (_STATES - 1))
     if model.adjacency == "replace":
         weights = np.where(np.arange(_STATES) == 1, -1.0, 0.0)

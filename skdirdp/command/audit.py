@@ -31,7 +31,7 @@ def add_to(commands: Any) -> None:
 
 
 def _audit(options: Any) -> int:
-    from ..audit import audit, case_names, ready_case
+    from ..audit import audit, case_names, predefined_case
 
     given = {name: getattr(options, name) for name in ("delta", "adjacency", "mechanism")}
     known = case_names()
@@ -43,10 +43,10 @@ def _audit(options: Any) -> int:
     ]
     results, wrong = [], False
     for name in names:
-        case = ready_case(name, epsilon=options.epsilon, **given)
+        case = predefined_case(name, epsilon=options.epsilon, **given)
         claim = None
         if options.claim is not None:
-            stated = ready_case(name, epsilon=options.claim, **given)
+            stated = predefined_case(name, epsilon=options.claim, **given)
             claim = stated.estimator.fit(*stated.first).privacy_
         start = time.perf_counter()
         settings = {"n_runs": options.runs, "confidence": options.confidence}

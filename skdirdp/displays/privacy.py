@@ -318,9 +318,9 @@ class AuditDisplay(Display):
 
     Examples
     --------
-    >>> from skdirdp.audit import audit, ready_case
+    >>> from skdirdp.audit import audit, predefined_case
     >>> from skdirdp.displays import AuditDisplay
-    >>> result = audit(ready_case("DirichletNB"), n_runs=1000, random_state=0)
+    >>> result = audit(predefined_case("DirichletNB"), n_runs=1000, random_state=0)
     >>> display = AuditDisplay.from_result(result)
     >>> display.attack == result.rates[:2]
     True

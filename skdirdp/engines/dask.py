@@ -35,7 +35,7 @@ class DaskTable:
 
     def __init__(self, X: Any, given: dict[str, Any]):
         if X.ndim != 2:
-            raise ValueError(f"X must have two dimensions; got {X.ndim} dimensions")
+            raise ValueError(f"X must have two dimensions; got {X.ndim}")
         self._is_frame = hasattr(X, "to_dask_array")
         if self._is_frame:
             self._roles = ColumnRoles.from_names(list(X.columns), given)
@@ -80,7 +80,7 @@ class DaskTable:
         parts = np.ravel(value.to_delayed()).tolist()
         n = len(self._parts())
         if len(parts) != n:
-            raise ValueError(f"{role} must have {n} partitions, as many as X; got {len(parts)}")
+            raise ValueError(f"{role} must have as many partitions as X ({n}); got {len(parts)}")
         return parts
 
     def _parts(self) -> list[Delayed]:

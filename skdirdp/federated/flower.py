@@ -108,7 +108,7 @@ def random_masks(
 
 
 def _as_integers(parameters: list[np.ndarray], *_: Any) -> list[np.ndarray]:
-    """Convert whole doubles to integers, as a replacement for Flower's quantisation."""
+    """Convert integer-valued doubles to integers, as a replacement for Flower's quantisation."""
     return [np.rint(values).astype(np.int64) for values in parameters]
 
 
@@ -285,7 +285,8 @@ def _check_stage(round_: FederatedRound, message: Message) -> None:
         )
         if active & dead or len(active) < required:
             raise ContractError(
-                f"a sum over {len(active)} parties is not revealed; at least {required} are needed"
+                f"the sum is not revealed: at least {required} active parties are needed; "
+                f"got {len(active)}"
             )
 
 

@@ -32,7 +32,7 @@ class FitInputs(NamedTuple):
     y: Any
     params: dict[str, Any]
     groups: Any = None  # person ids
-    max_rows: int | None = None  # the schema's bound on the records of a person
+    max_rows: int | None = None  # the schema's bound on the number of records per person
     labelled: np.ndarray | None = None  # mask of the records with a label; None for all
     n_categories: np.ndarray | None = None  # for each column that the encoder returns
     classes: np.ndarray | None = None  # declared values of the label column
@@ -99,7 +99,7 @@ def read_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
 def _check_by_name(X: Any, y: Any, *others: Any) -> None:
     """Raise an error if vectors are passed with a table that is not in memory.
 
-    The order of its rows may differ from the order of the vectors.
+    The rows of such a table may not be in the same order as the entries of the vectors.
     """
     is_given = (y is not None and not isinstance(y, str)) or any(v is not None for v in others)
     if is_given and not is_in_memory(X):
@@ -131,9 +131,7 @@ def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
     with errors_without_data(groups=groups):
         ids = np.array(list(convert_ids(groups)), dtype=object)
     if ids.shape != labelled.shape:
-        raise ValueError(
-            f"groups must have one id for each row of X, {len(labelled)}; got {len(ids)}"
-        )
+        raise ValueError(f"groups must have one id per row of X ({len(labelled)}); got {len(ids)}")
     ids[~labelled] = NO_PERSON
     return ids
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import shared_docs
 from .._messages import errors_without_data, warn
-from .._persons import MOST_ROWS, CountedRows, Unit, select_rows
+from .._persons import MAX_ROWS_LIMIT, CountedRows, Unit, select_rows
 from .._random import NoiseGenerator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import check_integer, check_real, check_real_array
@@ -181,7 +181,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         "mechanism": [StrOptions({*LAPLACE, *EXPONENTIAL})],
         "calibration": [StrOptions({"exact", "paper"})],
         "gamma": [Interval(Real, 0, None, closed="neither")],
-        "max_rows": [Interval(Integral, 1, MOST_ROWS, closed="both")],
+        "max_rows": [Interval(Integral, 1, MAX_ROWS_LIMIT, closed="both")],
     }
 
     def __init__(

@@ -153,7 +153,7 @@ def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
 
 
 def _merge_nearly_empty(cdf: np.ndarray, borders: np.ndarray, min_share: float) -> np.ndarray:
-    """Merge each bin with a share below `min_share` with its smaller neighbour."""
+    """Merge each bin whose share is below `min_share` with its smaller neighbour."""
     while len(borders) > 2:
         shares = np.diff(cdf[borders])
         smallest = int(np.argmin(shares))

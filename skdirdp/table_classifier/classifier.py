@@ -551,9 +551,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             with errors_without_data(groups=ids):
                 ids = np.array([*convert_ids(ids), None], dtype=object)[:-1]
             if len(ids) != n_rows:
-                raise ValueError(
-                    f"groups must have one id for each row of X, {n_rows}; got {len(ids)}"
-                )
+                raise ValueError(f"groups must have one id per row of X ({n_rows}); got {len(ids)}")
             ids[~labelled] = NO_PERSON
         found = select_rows(ids, n_rows, max_rows, before)
         return replace(found, by_schema=labelled is not None or person)

@@ -17,8 +17,8 @@ from ..mechanisms.tables import Noise
 from ..numerics.rows import row_blocks
 from ..postprocessing import NoisyTable, estimate_counts
 
-# The constants below were chosen on the eight data sets of benchmarks/data.py, at epsilon from 0.1
-# to 3; docs/classifier.md shows the results.
+# The constants below were chosen on the eight data sets of benchmarks/data.py, for values of
+# epsilon from 0.1 to 3; docs/classifier.md shows the results.
 # Records are scored in blocks that fit into the cache.
 _BLOCK_ROWS = 1 << 14
 # Count that is added to each cell before logarithms are taken.
@@ -182,7 +182,7 @@ class ClassTables:
 
 
 def merge_cells(noisy: np.ndarray, counts: np.ndarray, sigma: float, ordered: bool) -> np.ndarray:
-    """Merge cells whose class profiles do not differ beyond the noise; return each cell's group.
+    """Merge cells whose class profiles differ by no more than noise; return each cell's group.
 
     Adjacent cells are merged, the most similar first. Cells without an order are sorted along
     the direction in which their profiles differ most.
@@ -236,7 +236,7 @@ class MergedCells:
     def from_tables(
         cls, tables: ClassTables, ordered: Sequence[bool], max_cells: int
     ) -> "MergedCells":
-        """Merge the cells of each column, and keep the strongest, up to `max_cells` cells."""
+        """Merge the cells of each column; keep the strongest columns, up to `max_cells` cells."""
         groups = [
             merge_cells(noisy, counts, tables.sigma, is_ordered)
             for noisy, counts, is_ordered in zip(tables.noisy, tables.counts, ordered, strict=True)
@@ -360,7 +360,7 @@ class Covariance:
         ridge = values + self.noise + _CONDITION * values.max(initial=1e-12)
         error = scaled - factor * (within @ effects)
         found = scale * (vectors @ ((vectors.T @ error) / ridge[:, np.newaxis]))
-        # Without dependence, naive Bayes is right, and a linear discriminant is worse.
+        # If columns are independent, naive Bayes is correct, and a linear discriminant is worse.
         found *= min(1.0, 2 * (1 - factor))
         middle = (cells.profiles + shares[:, np.newaxis]) / 2
         return factor, -(middle * found).sum(axis=0), found
