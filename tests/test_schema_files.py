@@ -332,7 +332,8 @@ def test_the_limit_for_fields_of_other_readers_is_kept(tmp_path):
 def test_wrong_headers_are_refused_without_showing_them(content, tmp_path):
     with pytest.raises(ValueError, match="'id': is not in the header") as raised:
         read(tmp_path, content)
-    assert not any(cell in str(raised.value) for cell in ("secret", "71"))
+    message = str(raised.value).replace(str(tmp_path), "")
+    assert not any(cell in message for cell in ("secret", "71"))
 
 
 def test_ignored_columns_may_be_absent_or_present_but_not_twice(tmp_path):
