@@ -177,7 +177,7 @@ def test_an_audit_charges_nothing_and_ignores_a_seed():
     claim = stated("DirichletNB", 4.0)
     result = audit(case, claim=claim, n_runs=200, batch=False)
     assert not result.violated
-    assert result.epsilon_lower < 4  # the same noise in every run would be told apart
+    assert result.epsilon_lower < 4  # the same noise in every run would be distinguished
 
 
 # --- Other functions ----------------------------------------------------------------

@@ -508,7 +508,7 @@ class MarginErrors(BaseBayesNet):
             for name in unlisted
         ]
         found += [
-            f"{name!r} has {kinds[name]} values or bins, of which about {size} can be told apart."
+            f"{name!r} has {kinds[name]} values or bins, and the noise leaves about {size} of them."
             for name, size in sizes.items()
             if size < kinds[name]
         ]
