@@ -429,6 +429,9 @@ def distinct_cells(
     """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         values = getattr(values, "array", values)  # a Series or an Index has this attribute
+        if getattr(values.categories.dtype, "storage", None) == "pyarrow":
+            # Strings, which are distinct and not missing.
+            return values.codes.astype(np.intp), values.categories.tolist()
         codes, distinct = distinct_cells(values.categories, declared)
         if np.array_equal(codes, np.arange(len(codes))):  # a copy is faster than indexing
             return values.codes.astype(np.intp), distinct
