@@ -431,7 +431,7 @@ def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
         alone = sum_rows(row[np.newaxis], np.array([0]), 1, UNWEIGHTED, 2, max_total or 800)
         expected[group] += [Fraction(value) for value in alone.table[0]]
     for container in (np.asarray, sparse.csr_array):
-        with patch.multiple(rows_module, _SPARSE_ENTRIES=500, _DENSE_ENTRIES=5000):
+        with patch.multiple(rows_module, _ENTRIES=500):
             found = sum_rows(container(X), groups, 3, UNWEIGHTED, 2, max_total or 800)
         assert (found.table == expected).all()
 
@@ -510,7 +510,7 @@ def test_zeros_with_a_sign_and_the_ends_of_doubles_are_counts():
 
 def test_whole_numbers_are_moved_before_single_precision_would_round_them(monkeypatch):
     # Sums beyond what floats of 24 bits hold, in blocks some of which hold fractions too.
-    monkeypatch.setattr(rows_module, "_SPARSE_ENTRIES", 20)
+    monkeypatch.setattr(rows_module, "_ENTRIES", 20)
     moves = []
     move = GroupSums._move
     monkeypatch.setattr(GroupSums, "_move", lambda self: moves.append(self._most) or move(self))

@@ -429,7 +429,8 @@ def distinct_cells(
     """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
         values = getattr(values, "array", values)  # a Series or an Index has this attribute
-        if getattr(values.categories.dtype, "storage", None) == "pyarrow":
+        dtype = values.categories.dtype
+        if isinstance(dtype, pd.StringDtype) and dtype.storage != "python":
             # Strings, which are distinct and not missing.
             return values.codes.astype(np.intp), values.categories.tolist()
         codes, distinct = distinct_cells(values.categories, declared)
