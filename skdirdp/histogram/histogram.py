@@ -26,9 +26,9 @@ from ..postprocessing import NoisyTable, estimate_histogram
 from ..postprocessing.estimates import project_counts
 from ..schema import FineGrid, resolution
 
-# Number of entries of X processed at once, and of rows whose cells are buffered before counting.
+# Number of entries of X processed at once, and number whose cells are buffered before counting.
 BLOCK_ENTRIES = 1 << 15
-_COUNTED_ROWS = 1 << 18
+_COUNTED_ENTRIES = 1 << 22
 # Up to this number of borders, comparing with every border is faster than a binary search.
 _FEW_BORDERS = 48
 # Codes that engines use for non-finite values, and these values.
@@ -65,9 +65,10 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
     missing_cells = [grid.n_cells + 1 for grid in grids]
     counts = [np.zeros(grid.n_counts) for grid in grids]
     all_columns = columns == list(range(X.shape[1]))
-    cells = np.empty((len(columns), min(_COUNTED_ROWS, len(X))), dtype=np.int32)
-    for part in range(0, len(X), _COUNTED_ROWS):
-        rows = X[part : part + _COUNTED_ROWS]
+    parts = list(row_blocks(len(X), len(columns), _COUNTED_ENTRIES))
+    cells = np.empty((len(columns), parts[0].stop if parts else 0), dtype=np.int32)
+    for part in parts:
+        rows = X[part]
         for block in row_blocks(len(rows), rows.shape[1], BLOCK_ENTRIES):
             chosen = rows[block] if all_columns else rows[block][:, columns]
             inside = np.clip(chosen, low, high, dtype=np.float64)
