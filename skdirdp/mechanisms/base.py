@@ -134,9 +134,6 @@ class Mechanism(PrivacyCurves):
         """Return the expected divergence of a table that is not post-processed."""
 
     @abstractmethod
-    def _with_precision(self, precision: float) -> "Mechanism": ...
-
-    @abstractmethod
     def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray: ...
 
     @abstractmethod
@@ -164,6 +161,7 @@ class Mechanism(PrivacyCurves):
             table.n_categories, table.row_total, self.noise, table.min_smoothing
         )
 
+    @abstractmethod
     def with_precision(self, precision: float) -> "Mechanism":
         """Return the mechanism with its noise scale divided by `precision`.
 
@@ -172,7 +170,6 @@ class Mechanism(PrivacyCurves):
         precision : float
             Positive factor.
         """
-        return self._with_precision(check_real("precision", precision, above=0))
 
     def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         """Return approximately unbiased estimates of the share of records in each cell.
