@@ -384,7 +384,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     ) -> tuple[Any, np.ndarray, Weights, CountedRows, list[str]]:
         """Return the counted records, label codes, weights, selected rows and leaks."""
         is_first = before is None and not is_part
-        X, y = self._validate(part.X, part.y, reset=is_first)
+        X, y = self._validate_part(part, reset=is_first)
         find_classes = is_first and classes is None
         if find_classes:
             with errors_without_data(y=y):
@@ -407,6 +407,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         self._check_size(X.shape[1])
         leaks = ["classes"] * find_classes + ["max_weight"] * weights.missing
         return X, encode_labels(y, self.classes_), weights, rows, leaks
+
+    def _validate_part(self, part: Part, *, reset: bool) -> tuple[Any, np.ndarray]:
+        """Validate the records and labels of a part before it is counted."""
+        return self._validate(part.X, part.y, reset=reset)
 
     def _class_counts(
         self, rows: CountedRows, codes: np.ndarray, weights: Weights, features: Any, leaks: Any = ()

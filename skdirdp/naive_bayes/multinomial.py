@@ -80,7 +80,12 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     #: Whether the sums of all classes are released as one row.
     _one_row: ClassVar[bool] = False
 
-    def _validate(self, X, y="no_validation", *, reset):
+    def _validate_part(self, part, *, reset):
+        # Entries are checked when they are counted, unless only some records are counted.
+        is_checked = part.groups is None and type(self)._prepare is _NumericNaiveBayes._prepare
+        return self._validate(part.X, part.y, reset=reset, check_entries=not is_checked)
+
+    def _validate(self, X, y="no_validation", *, reset, check_entries=True):
         checked = validate_records(
             self,
             X,
@@ -96,9 +101,8 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
                 X = X.astype(np.float64)
             if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
                 raise TypeError(f"X must contain numbers; got dtype {X.dtype.name}")
-        if labels and type(self)._prepare is _NumericNaiveBayes._prepare:
-            return (X, *labels)  # entries are checked when they are counted
-        self._check_entries(X, is_fit=bool(labels))
+        if check_entries:
+            self._check_entries(X, is_fit=bool(labels))
         X = self._prepare(X)
         return (X, *labels) if labels else X
 
