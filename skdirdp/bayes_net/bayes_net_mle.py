@@ -355,18 +355,10 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
 
     def _postprocess(self, total: float | None) -> None:
         """Replace the noisy counts in `probabilities_` by probabilities."""
-        families = self._families
-        noisy = [
-            NoisyTable(
-                self.probabilities_[node].reshape(*families[node].parent_states, -1),
-                mechanism.noise,
-                (*families[node].parents, node),
-            )
-            for node, mechanism in self.mechanisms_.items()
-        ]
-        self._estimates_ = dict(zip(self.mechanisms_, estimate_counts(noisy, total), strict=True))
+        estimates = estimate_counts(self._tables_with_axes(), total)
+        self._estimates_ = dict(zip(self.mechanisms_, estimates, strict=True))
         for node, table in self._estimates_.items():
-            counts = table.counts.reshape(families[node].n_rows, -1)
+            counts = table.counts.reshape(self._families[node].n_rows, -1)
             self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
 
     def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Mechanism]:
@@ -447,17 +439,21 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         drawn = {n: self._encoder_.kinds[n].draw_bins(codes[n], generator) for n in nodes}
         return pd.DataFrame(drawn, columns=nodes)
 
-    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
-        families = self._families
-        tables = [
+    def _tables_with_axes(self) -> list[NoisyTable]:
+        """Return the noisy tables with one dimension for each parent, for post-processing."""
+        families, released = self._families, self._noisy_tables_.items()
+        return [
             NoisyTable(
                 np.reshape(table.counts, (*families[node].parent_states, -1)),
                 table.mechanism.noise,
                 (*families[node].parents, node),
             )
-            for node, table in self.noisy_tables().items()
+            for node, table in released
         ]
-        return tables, self.privacy_.n_records
+
+    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
+        self.noisy_tables()  # raises an error if there are none
+        return self._tables_with_axes(), self.privacy_.n_records
 
 
 def network_from_tables(
