@@ -31,7 +31,7 @@ from .exceptions import PrivacyLeakWarning
 from .inference import NoisyTable
 from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.additive import SelectionMechanism
-from .mechanisms.base import Request
+from .mechanisms.base import Request, check_requests
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
 from .mechanisms.tables import CountTable
@@ -375,7 +375,7 @@ class ReleasePlan:
             Request(mechanism, counts, table.contribution.grid, table.postprocess)
             for mechanism, (table, counts) in zip(mechanisms, self._noisy, strict=True)
         ]
-        Mechanism.check_all(self.requests)
+        check_requests(self.requests)
         self.mechanisms = tuple(mechanisms)
         #: All mechanisms as one charge; None if nothing is released.
         self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None

@@ -1,6 +1,6 @@
 """Private discretizer of numeric columns, based on private histograms."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -25,7 +25,7 @@ from .._sklearn_compat import (
     _fit_context,
 )
 from .._validation import by_column, check_cells, check_integer, check_real, check_sizes
-from ..base import CountingEstimator, NoisyTablesMixin, ReleaseContext, ReleasePlan
+from ..base import CountingEstimator, NoisyTablesMixin, Release, ReleaseContext, ReleasePlan
 from ..engines import Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
@@ -318,23 +318,25 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
             number = None if plan.n_records is None else float(plan.n_records)
         self._keep_noisy_tables(dict(enumerate(releases)) if is_noisy else {}, number)
         kind = NoisyHistogram if is_noisy else ReleasedHistogram
+        self._set_histograms(releases, bins, kind, number)
+        self._set_edges(bins, X, is_private=context.is_private)
+
+    def _set_histograms(
+        self, releases: Sequence[Release], bins: FeatureBins, kind: Any, n_samples: float | None
+    ) -> None:
+        """Set the released histograms of all features."""
         self.fine_edges_ = bins.edges()
         self.release_ = [release.drawn for release in releases]
         self._is_categorical_ = np.array([size is not None for size in bins.n_categories])
-        self._has_missing_ = np.array(
-            [grid is not None and grid.has_missing for grid in bins.grids]
-        )
+        has_missing = [grid is not None and grid.has_missing for grid in bins.grids]
+        self._has_missing_ = np.array(has_missing)
+        flags = zip((~self._is_categorical_).tolist(), has_missing, strict=True)
         # None for a feature with a single bin, which needs no release.
         self._histograms_ = [
-            None
-            if mechanism is None
-            else kind(value_edges(edges), drawn, mechanism, number, size is None, bool(missing))
-            for edges, (drawn, mechanism), size, missing in zip(
-                self.fine_edges_, releases, bins.n_categories, self._has_missing_, strict=True
-            )
+            None if each.mechanism is None else kind(value_edges(edges), *each, n_samples, *flag)
+            for edges, each, flag in zip(self.fine_edges_, releases, flags, strict=True)
         ]
         self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
-        self._set_edges(bins, X, is_private=context.is_private)
 
     def _set_edges(self, bins: FeatureBins, X: np.ndarray | None, *, is_private: bool) -> None:
         """Set the edges of the bins, which consist of fine bins; X is needed only without noise."""

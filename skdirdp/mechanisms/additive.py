@@ -17,7 +17,7 @@ from scipy.special import erfcx, gammaln
 from scipy.stats import norm
 
 from .._random import NoiseGenerator
-from .._validation import NON_NEGATIVE, OPEN_UNIT_INTERVAL, check_real, store_reals
+from .._validation import NON_NEGATIVE, OPEN_UNIT_INTERVAL, store_reals
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
 from ..numerics.conservative import quotient_up
@@ -89,8 +89,7 @@ class _AdditiveMechanism(Mechanism):
     def is_exact(self) -> bool:
         return self._noise_scale == 0
 
-    def with_precision(self, precision: float) -> Any:
-        check_real("precision", precision, above=0)
+    def _with_precision(self, precision: float) -> Any:
         changed: dict[str, Any] = {self._scale_name: self._noise_scale / precision}
         return replace(self, **changed)
 

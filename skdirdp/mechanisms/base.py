@@ -134,6 +134,9 @@ class Mechanism(PrivacyCurves):
         """Return the expected divergence of a table that is not post-processed."""
 
     @abstractmethod
+    def _with_precision(self, precision: float) -> "Mechanism": ...
+
+    @abstractmethod
     def _unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray: ...
 
     @abstractmethod
@@ -161,7 +164,6 @@ class Mechanism(PrivacyCurves):
             table.n_categories, table.row_total, self.noise, table.min_smoothing
         )
 
-    @abstractmethod
     def with_precision(self, precision: float) -> "Mechanism":
         """Return the mechanism with its noise scale divided by `precision`.
 
@@ -170,6 +172,7 @@ class Mechanism(PrivacyCurves):
         precision : float
             Positive factor.
         """
+        return self._with_precision(check_real("precision", precision, above=0))
 
     def unbiased(self, release: np.ndarray, n_samples: float) -> np.ndarray:
         """Return approximately unbiased estimates of the share of records in each cell.
@@ -368,20 +371,6 @@ class Mechanism(PrivacyCurves):
             _draw_batch(batch, generator)
         return released
 
-    @staticmethod
-    def check_all(requests: "Sequence[Request]") -> None:
-        """Raise an error if a table cannot be released as the guarantee assumes.
-
-        Parameters
-        ----------
-        requests : sequence of Request
-            Tables with their mechanisms.
-        """
-        # Check the batches of `draw_all`, because batches with fractional counts need more bits.
-        for batch in _batches(requests, [request.counts for request in requests]):
-            for request in _join_equal(batch):
-                request.mechanism.check_table(request.counts, request.grid)
-
 
 class Request(NamedTuple):
     """A table to be released by a mechanism."""
@@ -428,6 +417,14 @@ def _join_equal(batch: _Batch) -> list[Request]:
         counts = np.concatenate([request.counts.reshape(-1) for request in requests])
         joined.append(requests[0]._replace(counts=counts))
     return joined
+
+
+def check_requests(requests: Sequence[Request]) -> None:
+    """Raise an error if a table cannot be released as the guarantee assumes."""
+    # Check the batches of `draw_all`, because batches with fractional counts need more bits.
+    for batch in _batches(requests, [request.counts for request in requests]):
+        for request in _join_equal(batch):
+            request.mechanism.check_table(request.counts, request.grid)
 
 
 def _draw_batch(batch: _Batch, generator: NoiseGenerator) -> None:

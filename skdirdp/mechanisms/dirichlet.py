@@ -11,7 +11,7 @@ from scipy.optimize import brentq, linprog, minimize_scalar
 from scipy.special import betainc, betaincc, digamma, polygamma
 
 from .._random import NoiseGenerator
-from .._validation import LARGEST, NON_NEGATIVE, check_real, store_reals
+from .._validation import LARGEST, NON_NEGATIVE, store_reals
 from ..accounting import RenyiDP, TruncatedConcentratedDP
 from ..accounting.guarantees import truncated_epsilon
 from ..accounting.pairs import BetaPair, FractionalPair, GammaPair
@@ -168,8 +168,7 @@ class DirichletMechanism(Mechanism):
         terms = np.log(p) - digamma(self.r * total * p + self.alpha)
         return float(weights @ terms + digamma(self.r * total + d * self.alpha))
 
-    def with_precision(self, precision: float) -> "DirichletMechanism":
-        check_real("precision", precision, above=0)
+    def _with_precision(self, precision: float) -> "DirichletMechanism":
         # A paper's claim holds only for its own parameters.
         return replace(self, r=self.r * precision, claim=None)
 

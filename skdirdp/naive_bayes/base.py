@@ -572,8 +572,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
                 totals = np.array([plan.features[i][0].n_samples for i in indices])
                 counts *= (totals / counts.sum(axis=(1, 2)))[:, np.newaxis, np.newaxis]
             shares = smoothed_mean(counts, plan.smoothing)
-            for i, *pair in zip(indices, counts, shares, strict=True):
-                estimates[i] = Estimate(*pair, plan.smoothing)
+            for i, table, share in zip(indices, counts, shares, strict=True):
+                estimates[i] = Estimate(table, share, plan.smoothing)
         return estimates
 
     def __getattr__(self, name: str) -> Any:

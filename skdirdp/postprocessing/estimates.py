@@ -401,5 +401,5 @@ class _Stack:
             for each in (shares, variances)
         )
         per_count = float(self._tables[0].table.noise.per_count)
-        pool, sums = (shares, variances), (totals.reshape(-1), total_variance, self._exact_sums)
-        return Cells(noisy, variance, per_count, level, *pool, *sums)
+        pool = shares, variances, totals.reshape(-1), total_variance
+        return Cells(noisy, variance, per_count, level, *pool, self._exact_sums)
