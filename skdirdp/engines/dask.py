@@ -55,9 +55,7 @@ class DaskTable(in_memory.OutOfCoreTable):
 
     def _align(self, role: str, value: Any) -> list[Delayed]:
         """Partition labels, weights or ids like X."""
-        chunks = None if self._is_frame else self._X.chunks[0]
-        if chunks is not None and np.isnan(chunks).any():
-            chunks = None
+        chunks = None if self._is_frame or np.isnan(self._X.chunks[0]).any() else self._X.chunks[0]
         if not dask.is_dask_collection(value):
             if chunks is None or isinstance(value, str):
                 raise TypeError(

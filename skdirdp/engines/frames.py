@@ -206,18 +206,16 @@ class LazyTable(OutOfCoreTable):
     def count(self, counter: Counter) -> Any:
         """Return the counts of the estimator."""
         if counter.schema is not None:
-            blocks = self.with_progress(table_blocks(self._X, self._roles.columns))
+            blocks = with_progress(table_blocks(self._X, self._roles.columns), None, "block")
             parts = (self._roles.split(block_frame(block)) for block in blocks)
             return count_blocks(counter, parts, "groups" in self.given)
         if "groups" in self.given:
             self._check_persons(counter.max_rows)
         return counter.count_frame(self)
 
-    def with_progress(self, tables: Any) -> Any:
-        """Iterate over tables, or over blocks of records, with a progress bar."""
-        if isinstance(tables, list):
-            return with_progress(tables, len(tables), "table")
-        return with_progress(tables, None, "block")
+    def with_progress(self, tables: list[Any]) -> Any:
+        """Iterate over tables with a progress bar."""
+        return with_progress(tables, len(tables), "table")
 
     def counted(self, n_rows: int, max_rows: int) -> CountedRows:
         """Return the number of records with their unit."""
