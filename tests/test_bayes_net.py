@@ -573,7 +573,7 @@ def test_alpha_is_the_least_smoothing():
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
-def test_a_fitted_model_contains_no_exact_count(mechanism):
+def test_a_fitted_model_stores_no_exact_count(mechanism):
     a = np.repeat([0, 1], [12347, 23459])
     b = (np.arange(len(a)) < 5683).astype(int)
     X = pd.DataFrame({"a": a, "b": b})
