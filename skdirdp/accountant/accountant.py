@@ -5,10 +5,10 @@ worst cases and not summed from epsilons. A charge is composed before the ledger
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -21,13 +21,7 @@ from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
 from ..exceptions import BudgetExceededError, DuplicateChargeError
-from .codec import (
-    check_key,
-    check_stored_charge,
-    check_stored_relation,
-    encode_charge,
-    is_merged,
-)
+from . import codec
 from .ledger import Ledger, parse_anchor
 from .limits import (
     Limit,
@@ -38,7 +32,6 @@ from .limits import (
     limit_for,
     remember,
     spending_after,
-    sums_key,
 )
 from .reports import History, ReportsMixin, history_row
 from .schema import (
@@ -269,16 +262,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         spec, releases = self._check_charge(mechanism, releases, unit)
         _check_texts(label=label, key=key)
         is_new = key is None
-        if key is None:
-            key = uuid4().hex
-        else:
-            check_key(key)
-        self._charge_with_retries(spec, releases, label, key, is_new)
-
-    def _charge_with_retries(
-        self, spec: str, releases: int, label: str | None, key: str, is_new: bool
-    ) -> None:
-        """Charge with one key, which counts once even if a lost connection delivers it later."""
+        key = uuid4().hex if key is None else codec.check_key(key)
+        # A key counts once, even if a lost connection delivers an earlier attempt later.
         for _ in range(_ATTEMPTS - 1):
             with suppress(ConnectionLostError):
                 return self._charge(spec, releases, label, key, is_new)
@@ -342,7 +327,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     def _check_charge(
         self, mechanism: PrivacyCurves, releases: int, unit: Unit | None = None
     ) -> tuple[str, int]:
-        spec = encode_charge(mechanism, unit, self._split, self._ledger.header)
+        spec = codec.encode_charge(mechanism, unit, self._split, self._ledger.header)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
         # Charges that cannot be composed later raise an error now, even without a limit.
         check_computable(spec, releases, self._limit.parameters)
@@ -412,10 +397,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                     f"after must be at most the number of charges, {len(charges)}; "
                     f"got {max(numbers)}"
                 )
-
-        def measure(spent: Spending) -> float:
-            return self._limit.used(spent) if delta is None else self._limit.total(spent, delta)
-
+        measure = self._limit.used if delta is None else partial(self._limit.total, delta=delta)
         return self._measured(lambda _: [*map(measure, spending_after(charges, numbers))])
 
     def compositions(self) -> list[Composition]:
@@ -441,7 +423,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
         # Merged charges were not admitted by the limit of this ledger.
-        merged = any(map(is_merged, self._charges()))
+        merged = any(map(codec.is_merged, self._charges()))
         bounds = self.compositions() if merged else self._measured(self._limit.claimed)
         return WorstOf(bounds)._profiles()
 
@@ -460,9 +442,9 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     def parallel(self, name: str, *, split_by: str) -> "ParallelParts":
         """Return accountants for disjoint parts of the data; only the maximum counts.
 
-        A record in one part is exposed to the charges on that part and on the whole data set,
-        not to the charges on other parts. So the total is the largest that one part makes with
-        the whole; with several splits, the largest over all choices of one part from each.
+        A record in one part is exposed to the charges on that part and on the whole data set, but
+        not to those on other parts. So the total is the largest total of one part and the whole
+        together; with several splits, the largest over all choices of one part from each.
 
         This needs an adjacency under which a record stays in its part; others raise an error.
 
@@ -563,13 +545,12 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         return True  # even without charges, so that `if accountant` does not skip it
 
     def __repr__(self) -> str:
-        limit = self._limit.parameters
-        terms = f"epsilon={limit.epsilon}, order={limit.order}"
-        if limit.epsilon is None:
-            terms = "no limit"
-        elif limit.order is None:
-            plan = "" if limit.adaptive else ", adaptive=False"
-            terms = f"epsilon={limit.epsilon}, delta={limit.delta}{plan}"
+        terms = "no limit"
+        if self.order is not None:
+            terms = f"epsilon={self.epsilon}, order={self.order}"
+        elif self.epsilon is not None:
+            plan = "" if self.adaptive else ", adaptive=False"
+            terms = f"epsilon={self.epsilon}, delta={self.delta}{plan}"
         name = f"PrivacyAccountant({terms})"
         if self._split is not None:
             name += f", part {self._split.part!r} of {self._split.name!r}"
@@ -598,7 +579,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         with self._ledger.reading() as transaction:
             charges = transaction.charges()
         for charge in charges:
-            check_stored_charge(charge, self._ledger.header)
+            codec.check_stored_charge(charge, self._ledger.header)
         return charges
 
     def _latest(self) -> Spending:
@@ -620,7 +601,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     def _check(self, spent: Spending) -> None:
         """Raise LedgerError if the limit cannot have admitted the charges that were not merged."""
         for adjacency in spent.adjacencies:
-            check_stored_relation(adjacency, self._ledger.header)
+            codec.check_stored_relation(adjacency, self._ledger.header)
         if spent.parts:
             self._charges()  # checks the splits
         if any(max(each.counts.values(), default=0) > MAX_RELEASES for each in spent.exposures()):
@@ -628,11 +609,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         if self._limit.may_have_admitted(spent):
             return
         if not self.adaptive:
-            sums: Counter[tuple[str, str, str]] = Counter()
-            for charge in self._charges():
-                if not is_merged(charge):
-                    sums[sums_key(charge.split, charge.spec)] += charge.releases
-            if self._limit.may_have_admitted(Spending().plus(sums)):
+            own = [charge for charge in self._charges() if not codec.is_merged(charge)]
+            if self._limit.may_have_admitted(next(spending_after(own, [len(own)]), Spending())):
                 return
         raise LedgerError(
             f"the ledger {self.path} cannot be used: its limit does not admit its charges, so they "

@@ -193,8 +193,7 @@ def _agrees(stored: Any, plain: Any) -> bool:
         return all(name in plain and _agrees(stored[name], plain[name]) for name in stored)
     if isinstance(stored, list) and isinstance(plain, list):
         return len(stored) == len(plain) and all(map(_agrees, stored, plain))
-    is_bool = isinstance(stored, bool) or isinstance(plain, bool)
-    return stored is plain if is_bool else stored == plain
+    return stored == plain and isinstance(stored, bool) == isinstance(plain, bool)
 
 
 def describe_parameters(mechanism: Any) -> str:
@@ -311,13 +310,14 @@ def is_merged(charge: Charge) -> bool:
     return _parse_key(charge.key)[0] == MERGED
 
 
-def check_key(key: str) -> None:
-    """Raise ValueError if the key of a new charge looks like the key of a merged charge."""
+def check_key(key: str) -> str:
+    """Return the key of a new charge, which must not look like the key of a merged charge."""
     if _parse_key(key)[0] is not None:
         raise ValueError(
             f"key must not look like the key of a charge from another ledger; got {key!r}. "
             "Nothing was charged"
         )
+    return key
 
 
 def _parse_key(key: str) -> tuple[str | None, str, str]:

@@ -54,10 +54,7 @@ _ANCHOR = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class _CheckedPrefix:
-    """Number of releases per part and kind in the first entries of a ledger.
-
-    The hashes of these entries have been checked.
-    """
+    """Number of releases per part and kind in the first entries of a ledger, which were checked."""
 
     n_entries: int
     hash: str
@@ -115,14 +112,11 @@ class Transaction:
         return (self.n_entries, self.hash) if self.n_entries else NOTHING
 
     def sums_since(self, position: Position) -> Sums | None:
-        """Return the sums after a position.
-
-        Return None if the ledger has a different charge at that position, as a copy may have.
-        """
+        """Return the sums after a position, or None if a different charge is at that position."""
         n_entries, head = position
         if position != NOTHING:
             row = select_charges(self._session, self._header.number, n_entries - 1, n_entries)
-            if not row or row[0][-1] != head:
+            if not row or row[0][-1] != head:  # a copy of the ledger, for example
                 return None
         sums: Sums = {}
         for entry, _ in self._entries_after(n_entries, head):
@@ -164,15 +158,15 @@ class Transaction:
             *(astuple(split) if split else ("", "", None, None)),
         )
         _check_storable(entry)
-        # Copied once per transaction, because the cache still holds the committed sums.
+        # Copied once per transaction, because the cache still refers to the committed sums.
         sums = checked.sums if self._has_written else dict(checked.sums)
-        _add(sums, entry)
+        first = _add(sums, entry, checked.first)
         if sums[entry[7], entry[8], spec] > _MAX_INTEGER:
-            raise UnusableError(f"it cannot hold more than {_MAX_INTEGER} releases of one kind")
+            raise UnusableError(f"it cannot store more than {_MAX_INTEGER} releases of one kind")
         head = entry_hash(self.hash, entry)
         insert_charge(self._session, self._header, entry, head)
         self.n_entries, self.hash, self._has_written = entry[0], head, True
-        self._checked = _CheckedPrefix(entry[0], head, sums, checked.first or (spec, releases))
+        self._checked = _CheckedPrefix(entry[0], head, sums, first)
         return self.last_position()
 
     def append_new(self, entries: Iterable[Entry], *, is_copy: bool) -> int:
@@ -212,8 +206,7 @@ class Transaction:
         sums: Sums = {}
         first: First | None = None
         for entry, head in self._entries_after(0):
-            added = _add(sums, entry)
-            first = first or added
+            first = _add(sums, entry, first)
             stored = None if stored == (entry[0], head) else stored
             expect = None if expect == (entry[0], head) else expect
         if stored is not None and stored[0] > 0:
@@ -234,8 +227,7 @@ class Transaction:
         if self._checked.n_entries < self.n_entries:
             sums, first = dict(self._checked.sums), self._checked.first
             for entry, _ in self._entries_after(self._checked.n_entries, self._checked.hash):
-                added = _add(sums, entry)
-                first = first or added
+                first = _add(sums, entry, first)
             self._keep(_CheckedPrefix(self.n_entries, self.hash, sums, first))
         return self._checked
 
@@ -328,16 +320,12 @@ class Ledger:
         created = datetime.now(timezone.utc).isoformat()
         _check_storable((name, adjacency, unit))
         header = Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
-        return cls._create_or_open(path, header)
-
-    @classmethod
-    def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
         if path is None:
             folder = _TemporaryFolder()  # keeps the folder alive until the ledger refers to it
             storage: Storage = SQLiteStorage(folder.file, survives_power_loss=False)
             number = None
         else:
-            storage = open_storage(path, header.name)
+            storage = open_storage(path, name)
             number = storage.find()
         return cls._open(storage, storage.create(header) if number is None else number)
 
@@ -419,11 +407,11 @@ def _charge(entry: Any) -> Charge:
     return Charge(id, datetime.fromisoformat(time), user, key, spec, releases, label, split)
 
 
-def _add(sums: Sums, entry: Any) -> First:
-    """Add an entry to sums, and return its kind and number of releases."""
+def _add(sums: Sums, entry: Any, first: First | None = None) -> First:
+    """Add an entry to sums; return its kind and number of releases, or the given first ones."""
     _, _, _, _, spec, releases, _, split, part, *_ = entry
     sums[split, part, spec] = sums.get((split, part, spec), 0) + releases
-    return spec, releases
+    return first or (spec, releases)
 
 
 def _check_storable(values: tuple[Any, ...]) -> None:
@@ -436,10 +424,7 @@ def _check_storable(values: tuple[Any, ...]) -> None:
 
 
 class _TemporaryFolder:
-    """Folder that only this user can read.
-
-    The process that created it removes it with its ledger.
-    """
+    """Folder that only this user can read, and that the process that created it removes."""
 
     def __init__(self) -> None:
         path = os.path.realpath(tempfile.mkdtemp(prefix="skdirdp-"))

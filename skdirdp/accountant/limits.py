@@ -23,7 +23,7 @@ from ..accounting.attacks import AttackBounds
 from ..accounting.filters import PrivacyFilter, Usage
 from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
 from ..accounting.products import FEW, LargeProduct
-from ..accounting.worst_case import REVEALS_NOTHING, directions_of
+from ..accounting.worst_case import directions_of
 from .codec import decode, describe
 from .ledger import Transaction
 from .schema import NOTHING, Charge, First, LedgerError, LimitParameters, Position, Split, Sums
@@ -61,19 +61,18 @@ class Exposure:
         if len(whole.counts) > FEW:
             products = self._products
             if products is None:
-                nothing = LargeProduct.from_worst_case(REVEALS_NOTHING)
-                assert nothing is not None
                 adjacency = decode(next(iter(whole.counts))).adjacency
-                products, added = dict.fromkeys(directions_of(adjacency), nothing), whole.counts
+                products = dict.fromkeys(directions_of(adjacency), LargeProduct.nothing())
+                added = whole.counts
             cases = [(decode(spec).worst_cases(), releases) for spec, releases in added.items()]
-            whole._products = {}
             with np.errstate(all="ignore"):
-                for direction, known in products.items():
-                    more = known.plus((case[direction], times) for case, times in cases)
-                    if more is None:
-                        whole._products = {}
-                        break
-                    whole._products[direction] = more
+                more = {
+                    direction: known.plus((case[direction], times) for case, times in cases)
+                    for direction, known in products.items()
+                }
+            whole._products = {name: known for name, known in more.items() if known is not None}
+            if len(whole._products) < len(more):  # a parameter is out of range
+                whole._products = {}
         return whole
 
     def composition(self) -> Composition:
@@ -324,9 +323,7 @@ class Limit:
         return self.curves(spent)
 
     def remaining(self, spent: Spending) -> float:
-        if self.epsilon == math.inf:
-            return math.inf
-        return max(self.epsilon - self.used(spent), 0.0)
+        return math.inf if self.epsilon == math.inf else max(self.epsilon - self.used(spent), 0.0)
 
     def may_have_admitted(self, spent: Spending) -> bool:
         """Return whether the charges may have been admitted, here or on another machine."""
@@ -348,7 +345,7 @@ class Limit:
 
     def admits(self, spent: Spending) -> bool:
         """Return whether all these charges may be made."""
-        exposures = spent.exposures()
+        exposures = spent.exposures()  # raises if the ledger has no total
         return self.epsilon == math.inf or all(map(self._admits, exposures))
 
     def _admits(self, exposure: Exposure) -> bool:

@@ -398,8 +398,13 @@ class LargeProduct(DirectionCurves):
     @classmethod
     def from_worst_case(cls, case: WorstCase) -> "LargeProduct | None":
         """Create the curves of a worst case, or return None if a parameter is out of range."""
-        nothing = PairProduct()
-        return cls(nothing, nothing, 0.0).plus([(case, 1)])
+        return cls.nothing().plus([(case, 1)])
+
+    @classmethod
+    def nothing(cls) -> "LargeProduct":
+        """Return the curves of no release."""
+        product = PairProduct()
+        return cls(product, product, 0.0)
 
     def plus(self, cases: Iterable[tuple[WorstCase, int]]) -> "LargeProduct | None":
         """Return the curves with more releases, or None if a parameter is out of range."""

@@ -172,8 +172,6 @@ def renyi_log_delta(order: Floats | float, divergence: Floats | float, epsilon: 
 
 #: A release that adds no noise.
 REVEALS_ALL = WorstCase(renyi=((RenyiBound(0.0, np.inf, np.inf), 1),), profile=(), failure=1.0)
-#: No release at all.
-REVEALS_NOTHING = WorstCase(renyi=(), profile=())
 
 
 def in_every_direction(adjacency: str, case: WorstCase) -> dict[str, WorstCase]:
