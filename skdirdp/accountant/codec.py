@@ -321,10 +321,8 @@ def check_key(key: str) -> str:
 
 
 def _parse_key(key: str) -> tuple[str | None, str, str]:
-    """Return the prefix, the first ledger, and the key in it.
-
-    The prefix is None if the charge was not copied from another ledger.
-    """
+    """Return the prefix, the first ledger, and the key in it."""
+    # The prefix is None if the charge was not copied from another ledger.
     prefix, *rest = key.split("/", 3)
     if prefix in (MERGED, COPIED) and len(rest) == 3:
         return prefix, rest[0], rest[2]

@@ -170,11 +170,9 @@ class Transaction:
         return self.last_position()
 
     def append_new(self, entries: Iterable[Entry], *, is_copy: bool) -> int:
-        """Write the entries that the ledger lacks, and return their number.
-
-        They are marked as copied if another ledger with the same limit admitted them, and as merged
-        otherwise.
-        """
+        """Write the entries that the ledger lacks, and return their number."""
+        # They are marked as copied if another ledger with the same limit admitted them, and as
+        # merged otherwise.
         charges = self.charges()
         known = set(entries_of(self._header.identity, charges))
         new = {entry: entry for entry in entries if entry not in known}
@@ -191,10 +189,8 @@ class Transaction:
         return len(new)
 
     def verify(self, expect: Position | None = None) -> int:
-        """Check the tables and all charges, and return the number of charges.
-
-        `expect` is an earlier position (number of charges, hash) that the ledger must contain.
-        """
+        """Check the tables and all charges, and return the number of charges."""
+        # `expect` is an earlier position (number of charges, hash) that the ledger must contain.
         self._session.check_structure()
         return self.verify_charges(expect)
 
@@ -354,10 +350,8 @@ class Ledger:
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """Open a writable view of the ledger, while other processes wait.
-
-        On normal exit, the charges are on disk; after an error, nothing is changed.
-        """
+        """Open a writable view of the ledger, while other processes wait."""
+        # On normal exit, the charges are on disk; after an error, nothing is changed.
         with self._storage.transaction(self.header.number, write=True) as session:
             transaction = Transaction(session, self.header, self.path)
             yield transaction

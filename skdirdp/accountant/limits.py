@@ -233,10 +233,8 @@ def remember(identity: str, spent: Spending) -> Spending:
 
 
 def current_spending(transaction: Transaction, known: Spending) -> Spending:
-    """Return the spending of a ledger, and read only charges beyond the known spending.
-
-    All charges are read if the ledger does not contain the known ones: it is a restored copy.
-    """
+    """Return the spending of a ledger, and read only charges beyond the known spending."""
+    # All charges are read if the ledger does not contain the known ones: it is a restored copy.
     position = transaction.last_position()
     if position == known.position:
         return known
@@ -311,11 +309,9 @@ class Limit:
         return [exposure.composition() for exposure in spent.exposures()]
 
     def claimed(self, spent: Spending) -> Sequence[AttackBounds]:
-        """Return bounds on attacks on the charges; the worst one counts.
-
-        Under an adaptive limit they hold for adaptively chosen charges, and bound all that the
-        limit admits. Without a limit they hold for charges that were fixed beforehand.
-        """
+        """Return bounds on attacks on the charges; the worst one counts."""
+        # Under an adaptive limit they hold for adaptively chosen charges, and bound all that the
+        # limit admits. Without a limit they hold for charges that were fixed beforehand.
         adaptive = self.parameters.adaptive and self.epsilon < math.inf
         if adaptive and self.order is not None and spent.adjacencies:
             spent.check_adjacency()
@@ -349,11 +345,9 @@ class Limit:
         return self.epsilon == math.inf or all(map(self._admits, exposures))
 
     def _admits(self, exposure: Exposure) -> bool:
-        """Return whether one exposure is within the limit.
-
-        Larger exposures are tried first, so that the next charges need no composition. The
-        margins shrink as the spending approaches the limit.
-        """
+        """Return whether one exposure is within the limit."""
+        # Larger exposures are tried first, so that the next charges need no composition. The
+        # margins shrink as the spending approaches the limit.
         counts = Counter(exposure.counts)
         if self._admitted is not None and counts <= self._admitted:
             return True

@@ -255,10 +255,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _delayed_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block, unless it is repeated.
-
-    An interrupt inside a library can leave its locks held, or a connection open that blocks others.
-    """
+    """Delay Ctrl-C until the end of the block, unless it is repeated."""
+    # An interrupt inside a library can leave its locks held, or a connection open that blocks
+    # others.
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
@@ -426,10 +425,8 @@ class PostgresStorage:
     def _connected(
         self, lock: int | None = None, wait: float | None = None
     ) -> Iterator[PostgresSession]:
-        """Open a transaction that is rolled back unless it commits.
-
-        `lock` is the number of a budget to lock, and `wait` the lock timeout in seconds.
-        """
+        """Open a transaction that is rolled back unless it commits."""
+        # `lock` is the number of a budget to lock, and `wait` the lock timeout in seconds.
         begin = _BEGIN
         if lock is not None:
             begin += "" if wait is None else f"; SET LOCAL lock_timeout = {1000 * wait:.0f}"

@@ -358,12 +358,10 @@ class ReportsMixin:
 
 
 def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = False) -> int:
-    """Append the entries that a ledger lacks, and return their number; an error undoes it.
-
-    Releases that were made are recorded even beyond the limit. An adaptive limit, however, must
-    have admitted every charge, because the charges of two ledgers may exceed it together. With
-    `copy`, a ledger without charges becomes the copy of one with the same limit.
-    """
+    """Append the entries that a ledger lacks, and return their number; an error undoes it."""
+    # Releases that were made are recorded even beyond the limit. An adaptive limit, however, must
+    # have admitted every charge, because the charges of two ledgers may exceed it together. With
+    # `copy`, a ledger without charges becomes the copy of one with the same limit.
     with accountant._ledger.writing() as transaction:
         copy = copy and transaction.n_entries == 0
         new = transaction.append_new(entries, is_copy=copy)

@@ -150,12 +150,10 @@ class FileLock:
                             file.close()
 
     def _wait_for_processes(self, write: bool, deadline: float) -> None:
-        """Lock the file. Without the permission to do so, read under SQLite's own locks.
-
-        Then no charge is committed while reading, so the stored head is not newer than the ledger.
-        If the file was replaced before it was locked, others lock a new one. A FileIO that is
-        lost closes itself, and so unlocks.
-        """
+        """Lock the file. Without the permission to do so, read under SQLite's own locks."""
+        # Then no charge is committed while reading, so the stored head is not newer than the
+        # ledger. If the file was replaced before it was locked, others lock a new one. A FileIO
+        # that is lost closes itself, and so unlocks.
         while True:
             try:
                 self._file = FileIO(self._open(), "r+")
@@ -178,11 +176,9 @@ class FileLock:
             self._file = None
 
     def _open(self) -> int:
-        """Open the lock file, or create it with content that is on disk.
-
-        Later an empty lock counts as damaged. All users of the ledger may lock it, as SQLite
-        handles its journals.
-        """
+        """Open the lock file, or create it with content that is on disk."""
+        # Later an empty lock counts as damaged. All users of the ledger may lock it, as SQLite
+        # handles its journals.
         flags = _READ_ONLY | os.O_RDWR
         while True:
             with suppress(FileNotFoundError):
@@ -210,11 +206,9 @@ class FileLock:
         return False
 
     def stored_head(self) -> tuple[str, int, str] | None:
-        """Return the stored identity, number of charges and last hash of the ledger.
-
-        They are written after a commit, so they may be older than the ledger, but not newer. The
-        identity is empty for an empty lock. The result is None without a lock, as on Windows.
-        """
+        """Return the stored identity, number of charges and last hash of the ledger."""
+        # They are written after a commit, so they may be older than the ledger, but not newer. The
+        # identity is empty for an empty lock. The result is None without a lock, as on Windows.
         if self._file is None:
             return None
         try:
@@ -388,10 +382,8 @@ class SQLiteStorage:
         return 1
 
     def _check_free(self) -> None:
-        """Raise an error if a new ledger could replace another or be confused with its files.
-
-        SQLite would apply an existing journal to the new ledger, or remove it.
-        """
+        """Raise an error if a new ledger could replace another or be confused with its files."""
+        # SQLite would apply an existing journal to the new ledger, or remove it.
         known = self._lock.stored_head()
         if known is not None and known[1] > 0:
             raise UnusableError(
@@ -412,13 +404,11 @@ class SQLiteStorage:
 
     @contextmanager
     def transaction(self, number: int, *, write: bool) -> Iterator[SQLiteSession]:
-        """Open a consistent view. It is on disk after an exit without error; else unchanged.
-
-        The file is checked before SQLite opens it, which would roll back another database's
-        journal, and inside the lock, because closing a file drops SQLite's own locks in this
-        process. IMMEDIATE locks for writing before the first read, so that the values read are
-        still valid when writing, even if another program ignores our lock.
-        """
+        """Open a consistent view. It is on disk after an exit without error; else unchanged."""
+        # The file is checked before SQLite opens it, which would roll back another database's
+        # journal, and inside the lock, because closing a file drops SQLite's own locks in this
+        # process. IMMEDIATE locks for writing before the first read, so that the values read are
+        # still valid when writing, even if another program ignores our lock.
         with self._ledger_errors(), self._lock.held(write=write):
             _check_file(self.location)
             with closing(_connect(self.location, self._survives_power_loss)) as connection:
@@ -452,13 +442,11 @@ class SQLiteStorage:
 
 
 def _connect(path: str, survives_power_loss: bool = True) -> sqlite3.Connection:
-    """Open an existing file (mode=rw never creates one) with the rollback journal.
-
-    With a write-ahead log, charges may be in a second file after a crash, and a copy of the ledger
-    alone loses them; nor does it work on network file systems. EXTRA waits for the disk at every
-    commit, also for the directory entry of the removed journal; otherwise a power failure could
-    undo a commit. OFF is safe against everything else: commits of a killed process stay.
-    """
+    """Open an existing file (mode=rw never creates one) with the rollback journal."""
+    # With a write-ahead log, charges may be in a second file after a crash, and a copy of the
+    # ledger alone loses them; nor does it work on network file systems. EXTRA waits for the disk at
+    # every commit, also for the directory entry of the removed journal; otherwise a power failure
+    # could undo a commit. OFF is safe against everything else: commits of a killed process stay.
     uri = f"file:{quote(os.fsencode(path))}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
     _run(connection, f"PRAGMA synchronous = {'EXTRA' if survives_power_loss else 'OFF'}")
@@ -475,11 +463,9 @@ def _run(
 
 
 def _check_file(path: str) -> None:
-    """Check names and format of a ledger file; the caller holds its lock.
-
-    Each hard link would have its own lock and its own journal: after a crash, the journal of one
-    name undoes charges made under the other.
-    """
+    """Check names and format of a ledger file; the caller holds its lock."""
+    # Each hard link would have its own lock and its own journal: after a crash, the journal of one
+    # name undoes charges made under the other.
     with suppress(OSError):
         names = os.stat(path).st_nlink
         if names > 1:

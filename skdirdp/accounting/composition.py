@@ -312,10 +312,8 @@ class _SmallProduct(DirectionCurves):
 
 
 def _enumerated_log_delta(profile: Pairs, epsilon: Floats) -> Floats | None:
-    """Sum a profile over the total losses of randomised responses: docs/theory.md, section 3.
-
-    Return None without responses, with too many, or if there is more than one other pair.
-    """
+    """Sum a profile over the total losses of randomised responses: docs/theory.md, section 3."""
+    # Return None without responses, with too many, or if there is more than one other pair.
     responses = tuple(part for part in profile if part[0].losses is not None)
     others = [part for part in profile if part[0].losses is None]
     if not responses or sum(count for _, count in others) > 1:

@@ -171,10 +171,8 @@ def _laplace_terms(shift: Floats, x: Floats, counts: Floats, terms: int) -> list
 
 
 def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
-    """Scaled Hurwitz zeta function ``m^power zeta(power, m)``, for positive m.
-
-    It is at least 1, at most ``1 + m / (power - 1)``, and decreases in the power.
-    """
+    """Scaled Hurwitz zeta function ``m^power zeta(power, m)``, for positive m."""
+    # It is at least 1, at most ``1 + m / (power - 1)``, and decreases in the power.
     small, large = m < 1, m > _LARGE
     middle = np.where(small | large, 1.0, m)
     values = middle**power * zeta(power.astype(float), middle)
@@ -380,12 +378,11 @@ class Contour:
         return float(min(inverted, chernoff, 0.0)), rest < TIGHT * total
 
     def with_tail_bound(self, kinds: Kinds) -> "Contour":
-        """Add bounds for the nodes beyond the last one if losses with atoms require them.
-
-        Their characteristic functions do not decrease, but Poisson's formula needs only the moduli
-        at the nodes, each at most the product of some of its factors. Beyond all nodes, the bound
-        comes from an added Gaussian pair, which is valid: a product dominates its factors.
-        """
+        """Add bounds for the nodes beyond the last one if losses with atoms require them."""
+        # Their characteristic functions do not decrease, but Poisson's formula needs only the
+        # moduli at the nodes, each at most the product of some of its factors. Beyond all nodes,
+        # the bound comes from an added Gaussian pair, which is valid: a product dominates its
+        # factors.
         atoms = {family: values for family, values in kinds.items() if family not in ODD_SIGNS}
         condensed, c, end, step = self.condensed, self.tilt, self.u[-1], self.u[0]
         smooth = condensed.smooth(self.nodes[[0, -1]]) + self.smooth[[0, -1]]

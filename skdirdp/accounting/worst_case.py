@@ -93,10 +93,8 @@ RECORD = Unit()
 
 
 def common_unit(units: Iterable[Unit]) -> Unit:
-    """Return the unit that several releases of one data set protect together.
-
-    A release does not cover people with more records than it assumed.
-    """
+    """Return the unit that several releases of one data set protect together."""
+    # A release does not cover people with more records than it assumed.
     units = set(units)
     declared = [unit for unit in units if not unit.by_ids]
     if declared:

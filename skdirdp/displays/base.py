@@ -57,11 +57,9 @@ class Display:
 
 
 def to_svg(display: Display, prefix: str, **options: Any) -> str | None:
-    """Draw a display as an SVG element, or return None if matplotlib is not installed.
-
-    The result depends on the display alone, not on the user's style or the time. Black becomes
-    the colour of the text around it. Ids start with `prefix`, so that they are unique in a page.
-    """
+    """Draw a display as an SVG element, or return None if matplotlib is not installed."""
+    # The result depends on the display alone, not on the user's style or the time. Black becomes
+    # the colour of the text around it. Ids start with `prefix`, so that they are unique in a page.
     try:
         from matplotlib import style
         from matplotlib.figure import Figure

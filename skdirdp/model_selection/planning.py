@@ -255,13 +255,11 @@ def plan_search(
 def split_persons(
     ids: Any, persons: CountedRows, cv: Any, generator: NoiseGenerator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the counted records to fit to, and of those to hold out.
-
-    Each person is held out, with all records, by an independent coin, under both adjacencies.
-    Couple the coins of the people in both data sets, and those of a person and the replacement.
-    Given the coins, the data sets differ in the records of one person in one part, so the guarantee
-    of a run is that of its fit or of its score (docs/theory.md, section 14).
-    """
+    """Return the positions of the counted records to fit to, and of those to hold out."""
+    # Each person is held out, with all records, by an independent coin, under both adjacencies.
+    # Couple the coins of the people in both data sets, and those of a person and the replacement.
+    # Given the coins, the data sets differ in the records of one person in one part, so the
+    # guarantee of a run is that of its fit or of its score (docs/theory.md, section 14).
     if isinstance(cv, bool) or not isinstance(cv, Integral) or cv < 2:
         raise ValueError(
             "cv must be an integer of at least 2 if the schema has a person, because each person "

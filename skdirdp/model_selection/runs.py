@@ -90,10 +90,8 @@ def _check_same_persons(schema: Schema | None, other: Schema | None) -> None:
 def make_candidate(
     estimator: Any, parameters: Mapping[str, Any], budget: Budget, seed: int | None = None
 ) -> PrivatePipeline:
-    """Return an unfitted copy with these parameters and this budget, without accountant.
-
-    If `seed` is given, it seeds all parameters `random_state` that are None.
-    """
+    """Return an unfitted copy with these parameters and this budget, without accountant."""
+    # If `seed` is given, it seeds all parameters `random_state` that are None.
     copy = clone(estimator).set_params(
         **{name: clone(value, safe=False) for name, value in parameters.items()}
     )

@@ -176,10 +176,8 @@ def estimate_score(
     runs: float = 1.0,
     confidence: float = 0.95,
 ) -> PrivateScore:
-    """Estimate the score from the best of several noisy tables, with an interval.
-
-    `n_records` is None if it is not public, and `runs` is the expected number of tables.
-    """
+    """Estimate the score from the best of several noisy tables, with an interval."""
+    # `n_records` is None if it is not public, and `runs` is the expected number of tables.
     sigma, adjacency = mechanism.sigma, mechanism.adjacency
     unit = scorer.high - scorer.low
     tail = (1 - confidence) / runs
@@ -401,12 +399,10 @@ def set_range(scorer: PrivateScorer, estimator: Any) -> PrivateScorer:
 
 
 def score_mechanism(unit: Unit = RECORD, **budget: Any) -> GaussianMechanism:
-    """Return Gaussian noise for gains and losses, calibrated to a budget.
-
-    A person with m scored records adds a vector with entries of at least 0 and total at most m, so
-    its norm is at most m. Two such vectors differ by at most m times the square root of 2. So the
-    noise for a person is m times that for a record (docs/theory.md, section 14).
-    """
+    """Return Gaussian noise for gains and losses, calibrated to a budget."""
+    # A person with m scored records adds a vector with entries of at least 0 and total at most m,
+    # so its norm is at most m. Two such vectors differ by at most m times the square root of 2. So
+    # the noise for a person is m times that for a record (docs/theory.md, section 14).
     table = CountTable(1.0, 2, 1, ContributionBound(1.0, 1.0), min_smoothing=0.0)
     if unit.is_person:
         table = table.per_person(unit.max_rows)

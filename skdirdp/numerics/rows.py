@@ -142,10 +142,8 @@ class SparseRows:
         return np.diff(self.indptr)
 
     def canonical(self) -> "SparseRows":
-        """Return the rows with sorted columns, and with duplicate entries summed.
-
-        Raise an error for invalid columns, which would be counted in another group.
-        """
+        """Return the rows with sorted columns, and with duplicate entries summed."""
+        # Raise an error for invalid columns, which would be counted in another group.
         columns = self.columns
         if columns.min(initial=0) < 0 or columns.max(initial=-1) >= self.n_columns:
             raise ValueError("X.indices must be columns of X; some are not")
@@ -252,11 +250,9 @@ class GroupSums:
 
 
 def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
-    """Split an array or CSR matrix into blocks that fit into the processor's cache.
-
-    Each block is a copy with at most one entry per cell. Copies ensure that the numbers that
-    are checked are the numbers that are added, even if another process changes the records.
-    """
+    """Split an array or CSR matrix into blocks that fit into the processor's cache."""
+    # Each block is a copy with at most one entry per cell. Copies ensure that the numbers that are
+    # checked are the numbers that are added, even if another process changes the records.
     n_rows, n_columns = X.shape
     if not sparse.issparse(X):
         for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):

@@ -97,10 +97,8 @@ def read_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
 
 
 def _check_by_name(X: Any, y: Any, *others: Any) -> None:
-    """Raise an error if vectors are passed with a table that is not in memory.
-
-    The rows of such a table may not be in the same order as the entries of the vectors.
-    """
+    """Raise an error if vectors are passed with a table that is not in memory."""
+    # The rows of such a table may not be in the same order as the entries of the vectors.
     is_given = (y is not None and not isinstance(y, str)) or any(v is not None for v in others)
     if is_given and not is_in_memory(X):
         raise TypeError(
@@ -147,10 +145,8 @@ def _check_encoders(pipe: Any, schema: Schema | None) -> None:
 
 
 def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
-    """Return the labels in the column that `y` names, with None for records without a label.
-
-    If `y` is not a name, it is returned unchanged.
-    """
+    """Return the labels in the column that `y` names, with None for records without a label."""
+    # If `y` is not a name, it is returned unchanged.
     if not isinstance(y, str):
         return y
     schema = find_schema(estimator)

@@ -42,10 +42,8 @@ _WHILE_FITTED: dict[str, dict[str, Any]] = {
 
 
 def hide_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
-    """Let the steps of a pipeline that learn nothing be fitted to made-up records.
-
-    The steps, and those inside them, are changed in place, except the `shared` ones.
-    """
+    """Let the steps of a pipeline that learn nothing be fitted to made-up records."""
+    # The steps, and those inside them, are changed in place, except the `shared` ones.
     for path, part in pipe.get_params(deep=True).items():
         if type(part) is FrozenEstimator and hasattr(part, "transform"):
             # Frozen estimators are not cloned, and belong to the user.

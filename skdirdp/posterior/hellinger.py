@@ -337,11 +337,9 @@ class PosteriorLattice:
         return distance_from_log_affinity(log_affinity)
 
     def _gaps(self, cell: int, count: int) -> np.ndarray:
-        """Compute `log_gamma_gap` of the parameters of a cell at this count and at every other.
-
-        With E the first differences of lnGamma on a grid of half-integers, the gap increases from
-        count b to b + 1 by ``E[2b] + E[2b + 1] - 2 E[count + b]``, summed from the count itself.
-        """
+        """Compute `log_gamma_gap` of the parameters of a cell at this count and at every other."""
+        # With E the first differences of lnGamma on a grid of half-integers, the gap increases from
+        # count b to b + 1 by ``E[2b] + E[2b + 1] - 2 E[count + b]``, summed from the count itself.
         differences = self._differences[self.prior[cell]]
         growth = differences[0::2] + differences[1::2]
         growth -= 2 * differences[count : count + self.n_samples]
@@ -476,13 +474,11 @@ def paper_exponent(
 def exact_exponent(
     mechanism: str, prior: tuple[float, ...], n_samples: int, epsilon: float, gamma: float
 ) -> Exponent:
-    """Compute the largest exponent with losses of at most epsilon.
-
-    The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of the ratio of
-    their normalisers, which lies between the extremes of ``scale * g``. So the loss is at most
-    scale times the range of g, see `_range_bound`. Pairs for which this bound exceeds epsilon are
-    evaluated exactly, as long as there are not too many.
-    """
+    """Compute the largest exponent with losses of at most epsilon."""
+    # The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of the ratio
+    # of their normalisers, which lies between the extremes of ``scale * g``. So the loss is at most
+    # scale times the range of g, see `_range_bound`. Pairs for which this bound exceeds epsilon are
+    # evaluated exactly, as long as there are not too many.
     neighbours = _neighbours(mechanism, prior, n_samples, gamma)
     if neighbours is None:
         # In `_range_bound` c h is at most 1, and the two c differ by at most gamma
@@ -512,12 +508,10 @@ def exact_exponent(
 
 
 def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Bound the range over r of ``g(r) = c(x') H(x', r) - c(x) H(x, r)``, with h = H(x, x').
-
-    c is the inverse sensitivity. ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots
-    of densities, a metric of at most pi / 2. So g is at most the largest
-    ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, and -g with c exchanged.
-    """
+    """Bound the range over r of ``g(r) = c(x') H(x', r) - c(x) H(x, r)``, with h = H(x, x')."""
+    # c is the inverse sensitivity. ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots
+    # of densities, a metric of at most pi / 2. So g is at most the largest ``sqrt(2) (c(x') sin((t
+    # + t_h) / 2) - c(x) sin(t / 2))``, and -g with c exchanged.
     half = np.arcsin(np.minimum(distance / np.sqrt(2), 1.0))  # t_h / 2
 
     def largest(up, down):
@@ -585,10 +579,8 @@ def enumerated_profile(
     epsilon: float,
     adjacency: str,
 ) -> ProfiledDP | None:
-    """Compute the profile of a release with loss at most epsilon; None if it takes too long.
-
-    It is the maximum over all pairs of neighbours, in both orders, of a sum over all candidates.
-    """
+    """Compute the profile of a release with loss at most epsilon; None if it takes too long."""
+    # It is the maximum over all pairs of neighbours, in both orders, of a sum over all candidates.
     k, size = len(prior), n_candidates(n_samples, len(prior))
     too_long = size * size * k * (k - 1) // 2 > _MAX_PROFILE_WORK
     if too_long or not _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON:

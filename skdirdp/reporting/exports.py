@@ -41,10 +41,8 @@ def registry_entry(
     not_covered: Sequence[str] = (),
     several: bool = False,
 ) -> dict[str, Any]:
-    """Return an entry in the shape of the Differential Privacy Deployments Registry.
-
-    Fields that only the curator knows are None.
-    """
+    """Return an entry in the shape of the Differential Privacy Deployments Registry."""
+    # Fields that only the curator knows are None.
     if not claim.holds:
         raise ValueError("epsilon must be finite for an entry in a registry; got no guarantee")
     variant = "Approximate DP" if claim.delta else "Pure DP"

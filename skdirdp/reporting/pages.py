@@ -161,10 +161,8 @@ def in_plain_words(
     what: str = "the model",
     note: str = "",
 ) -> Markup:
-    """Return the section that answers what is protected, against whom, how strongly, what not.
-
-    `note` is added to the answer of how strongly.
-    """
+    """Return the section that answers what is protected, against whom, how strongly, what not."""
+    # `note` is added to the answer of how strongly.
     title = "In plain words"
     if not claim.holds:
         return section(title, tag("p", f"Nothing is protected: {what} was made without noise."))
@@ -302,11 +300,9 @@ def crosstab_page(
     tables: Sequence[tuple[tuple[Any, ...], str, Any, Any]],
     population: bool,
 ) -> str:
-    """Return the page of a release of tables.
-
-    `tables` are tuples of columns, the name of the CSV file, a DataFrame with a row for each cell,
-    and the estimated shares. Intervals are for the population, or for the counted records.
-    """
+    """Return the page of a release of tables."""
+    # `tables` are tuples of columns, the name of the CSV file, a DataFrame with a row for each
+    # cell, and the estimated shares. Intervals are for the population, or for the counted records.
     confidence = tables[0][3].confidence
     unit = "for the population that the records were drawn from: sampling and noise"
     if not population:
