@@ -382,23 +382,13 @@ def _hull(selection: RepeatedSelection) -> Hull:
 
 def _upper_hull(v: Floats, w: Floats) -> Floats:
     """Vertices of the concave hull of the origin and the points, in increasing order of w."""
-    # No point beyond the steepest one, seen from the origin, is on the hull.
+    # No point beyond the steepest one, seen from the origin, is on the hull. Both coordinates
+    # decrease in u, up to rounding, so the points are visited in decreasing order of u.
     steepest = int(np.argmax(w / v))
-    corners: list[tuple[float, float]] = [(0.0, 0.0)]
-    # w decreases in u, so the points are visited in decreasing order of u.
-    for point in zip(v[steepest::-1].tolist(), w[steepest::-1].tolist(), strict=True):
-        if point[1] <= corners[-1][1] or (len(corners) > 1 and point[0] <= corners[-1][0]):
-            if point[1] > corners[-1][1]:
-                corners[-1] = point
-            continue
-        while len(corners) > 1:
-            (start_v, start_w), (v_last, w_last) = corners[-2:]
-            rise = (w_last - start_w) * (point[0] - start_v)
-            if rise > (point[1] - start_w) * (v_last - start_v):
-                break
-            corners.pop()
-        corners.append(point)
-    return np.array(corners)
+    v, w = (np.maximum.accumulate(np.append(0.0, each[steepest::-1])) for each in (v, w))
+    rises = np.append(True, np.diff(w) > 0)
+    points = np.stack([v[rises], w[rises]], axis=1)
+    return points[lower_hull(points[:, 0], -points[:, 1])]
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_array, check_integer, check_real
-from .base import Display
+from .base import Display, new_axes
 from .tables import category_texts
 
 
@@ -101,8 +101,7 @@ class HistogramDisplay(Display):
         runs = np.append(starts, n_bins) if has_missing else starts
         band = estimator.histogram_band(position, confidence=confidence, starts=runs)
         limits = (None, None) if band is None else (each[: len(widths)] / widths for each in band)
-        lower, upper = limits
-        return cls(edges, density, lower, upper, confidence, name).plot(ax=ax, **line_options)
+        return cls(edges, density, *limits, confidence, name).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:
         line = ax.stairs(self.density, self.edges, **{"label": "released", **line_options})
@@ -110,8 +109,7 @@ class HistogramDisplay(Display):
             band = {"color": line.get_edgecolor(), "alpha": 0.25, "fill": True}
             text = f"{self.confidence:.0%} for all bins"
             ax.stairs(self.upper, self.edges, baseline=self.lower, label=text, **band)
-        title = f"Released histogram of {self.name}"
-        ax.set(title=title, xlabel=self.name, ylabel="density")
+        ax.set(title=f"Released histogram of {self.name}", xlabel=self.name, ylabel="density")
 
 
 @dataclass(eq=False, repr=False)
@@ -208,20 +206,13 @@ class EffectsDisplay(Display):
         display : the same object
         """
         if ax is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError as error:
-                raise ImportError("matplotlib is needed: pip install matplotlib") from error
             width = min(len(self.effects), 3)
             height = -(-len(self.effects) // width)
-            _, ax = plt.subplots(
-                height, width, layout="constrained", figsize=(4 * width, 3 * height), sharey=True
-            )
+            ax = new_axes(height, width, figsize=(4 * width, 3 * height), sharey=True)
         axes = np.ravel(ax)
-        for name, axis in zip(self.effects, axes, strict=False):
-            effects = self.effects[name]
+        style = {"fmt": "o", "capsize": 2, **options}
+        for (name, effects), axis in zip(self.effects.items(), axes, strict=False):
             places = np.arange(len(effects))
-            style = {"fmt": "o", "capsize": 2, **options}
             axis.errorbar(places, effects, 2 * self.deviations[name], **style)
             axis.axhline(0.0, color="grey", linewidth=0.5)
             axis.set(title=str(name), ylabel=f"effect on {self.class_label}")
@@ -239,7 +230,7 @@ def _find_feature(estimator: Any, feature: int | str) -> tuple[int, str]:
     if isinstance(feature, str):
         if feature not in known:
             raise ValueError(f"feature must be a name seen during fit; got {feature!r}")
-        return known.index(feature), feature
+        feature = known.index(feature)
     if not 0 <= feature < n_features:
         raise ValueError(f"feature must be from 0 to {n_features - 1}; got {feature}")
     return int(feature), str(known[feature]) if known else f"x{feature}"
@@ -418,17 +409,17 @@ class BudgetCurveDisplay(Display):
         (self.line_,) = ax.plot(self.epsilons, self.mean, **options)
         colour = self.line_.get_color()
         if self.spread is not None:
-            low, high = self.mean - self.spread, self.mean + self.spread
+            limits = np.array([self.mean - self.spread, self.mean + self.spread])
             if "accuracy" in self.score_name:
-                low, high = np.clip(low, 0, None), np.clip(high, None, 1)
-            ax.fill_between(self.epsilons, low, high, color=colour, alpha=0.2, linewidth=0)
+                limits = np.clip(limits, 0, 1)
+            ax.fill_between(self.epsilons, *limits, color=colour, alpha=0.2, linewidth=0)
         if self.reference is not None:
             ax.axhline(self.reference, color=colour, linestyle="--", label="without privacy")
         ax.set_xscale("log")
         ax.set_xticks(self.epsilons, [f"{epsilon:g}" for epsilon in self.epsilons])
         ax.set_xticks([], minor=True)
-        title = f"{self.score_name.capitalize()} by budget"
-        ax.set(title=title, xlabel=r"$\varepsilon$", ylabel=self.score_name)
+        ax.set(title=f"{self.score_name.capitalize()} by budget", ylabel=self.score_name)
+        ax.set_xlabel(r"$\varepsilon$")
         ax.grid(alpha=0.3)
 
 

@@ -125,9 +125,9 @@ def log_gamma_gap(a, b):
 
 def _log_gamma_gap(tilt, centre, shift, near, far):
     """Compute ``tilt f(near) + f(far) - (1 + tilt) f(centre)`` with ``f = lnGamma``."""
-    # The three points are ``centre``, ``near = centre + shift`` and ``far = centre - tilt *
-    # shift``, so that the linear part of f cancels. If one of them is small, the recurrence of the
-    # gamma function increases all three by ten, where Stirling's series is accurate.
+    # The three points are centre, near = centre + shift and far = centre - tilt * shift, so that
+    # the linear part of f cancels. If one of them is small, the recurrence of the gamma function
+    # increases all three by ten, where Stirling's series is accurate.
     least = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
     steps = 0 if least >= STIRLING_FROM else STIRLING_FROM
     terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else _ALL_TERMS

@@ -510,8 +510,8 @@ def exact_exponent(
 def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:
     """Bound the range over r of ``g(r) = c(x') H(x', r) - c(x) H(x, r)``, with h = H(x, x')."""
     # c is the inverse sensitivity. ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots
-    # of densities, a metric of at most pi / 2. So g is at most the largest ``sqrt(2) (c(x') sin((t
-    # + t_h) / 2) - c(x) sin(t / 2))``, and -g with c exchanged.
+    # of densities, a metric of at most pi / 2. So g is at most the largest
+    # ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, and -g with c exchanged.
     half = np.arcsin(np.minimum(distance / np.sqrt(2), 1.0))  # t_h / 2
 
     def largest(up, down):

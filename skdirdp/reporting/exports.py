@@ -52,13 +52,8 @@ def registry_entry(
     elif claim.delta:
         parameters["delta"] = claim.delta
     unit = "Record-level" if claim.protected == "one record" else "User-level"
-    model = {
-        "model_name": "Central",
-        "access_type": "Non-interactive",
-        "data_source_type": "Static",
-    }
-    if not several:
-        model["release_type"] = "One release"
+    model = {"model_name": "Central", "access_type": "Non-interactive"}
+    model |= {"data_source_type": "Static"} | ({} if several else {"release_type": "One release"})
     return {
         "deployment": {
             "basic": {"name": name, **dict.fromkeys(_CURATORS_FIELDS)},
@@ -101,11 +96,10 @@ def sacro_fields(
     claim: Claim, statement: str, attacks: AttackBounds, not_covered: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """Return fields of a target of SACRO-ML, with the names and recommendations of its checks."""
-    check: dict[str, Any] = {"details": statement}
     faults = exceptions_to(not_covered)
     if not claim.holds:
         faults = ["There is no guarantee: epsilon is infinite.", *faults]
-    check["recommendation"] = "Proceed to next step of checking"
+    check = {"details": statement, "recommendation": "Proceed to next step of checking"}
     if faults:
         check |= {"recommendation": "Do not allow release", "reason": " ".join(faults)}
     numbers = {"epsilon": claim.epsilon, "delta": claim.delta, "renyi_order": claim.order}

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from importlib.resources import files
 from os import PathLike
@@ -78,9 +79,8 @@ def tag(element: str, /, *children: Any, **attributes: Any) -> Markup:
         for key, value in attributes.items()
         if value is not None
     )
-    if element in ("meta", "br"):
-        return Markup(f"<{element}{given}/>")
-    return Markup(f"<{element}{given}>{''.join(map(_escaped, children))}</{element}>")
+    content = f">{''.join(map(_escaped, children))}</{element}>"
+    return Markup(f"<{element}{given}{'/>' if element in ('meta', 'br') else content}")
 
 
 def _escaped(value: Any) -> str:
@@ -142,9 +142,8 @@ def wide(table: Markup) -> Markup:
 def statement(sentence: str) -> Markup:
     """Return the section with the statement of the guarantee."""
     # A line must not break within "ε = 1".
-    return section(
-        "The exact statement", tag("blockquote", sentence.replace(" = ", "\u00a0=\u00a0"))
-    )
+    quote = tag("blockquote", sentence.replace(" = ", "\u00a0=\u00a0"))
+    return section("The exact statement", quote)
 
 
 def not_covered(also: Sequence[str] = ()) -> Markup:
@@ -205,11 +204,8 @@ def in_plain_words(
 
 
 def _strength(claim: Claim, attacks: AttackBounds, what: str) -> list[Any]:
-    guess = percent_up(attacks.advantage() / 2, 50)
-    few, found = (
-        percent_up(EXAMPLE_RATE),
-        percent_up(float(attacks.true_positive_rate(EXAMPLE_RATE))),
-    )
+    guess, few = percent_up(attacks.advantage() / 2, 50), percent_up(EXAMPLE_RATE)
+    found = percent_up(float(attacks.true_positive_rate(EXAMPLE_RATE)))
     start = (
         f"Imagine somebody who knows everything else, and wonders {claim.question}. Suppose that "
         f"both answers seem equally likely. Without {what}, a guess is right in 50% of cases. With "
@@ -219,11 +215,10 @@ def _strength(claim: Claim, attacks: AttackBounds, what: str) -> list[Any]:
         "Now suppose that they look for one of the two answers, for example that a person is ill, "
         "and raise an alarm only if it looks more likely than before. An alarm about somebody who "
         "is not ill is a false alarm, and an alarm about somebody who is ill is a detection. "
-        "Somebody who "
-        f"guesses without {what} and raises false alarms for {few} of those who are not ill "
-        f"detects {few} of those who are. With it, at most {found} are detected. The first table "
-        "has other rates. The second table is about alarms only, which are rare: how often the "
-        f"answer is right if there is an alarm, at {few} false alarms. In all other cases the "
+        f"Somebody who guesses without {what} and raises false alarms for {few} of those who are "
+        f"not ill detects {few} of those who are. With it, at most {found} are detected. The first "
+        "table has other rates. The second table is about alarms only, which are rare: how often "
+        f"the answer is right if there is an alarm, at {few} false alarms. In all other cases the "
         "guess becomes less sure."
     )
     alarms = ["false alarms", "detections, at most"]
@@ -242,7 +237,7 @@ def _trade_off_figure(attacks: AttackBounds) -> Markup:
         "The most detections that are possible, for every rate of false alarms. On the diagonal, "
         "an alarm is no better than blind guessing."
     )
-    points = zip(*(values[::20] for values in display.points), strict=True)
+    points = zip(display.false_positive_rate[::20], display.true_positive_rate[::20], strict=True)
     rows = [tuple(map(percent_up, point)) for point in points]
     return _figure("attacks", display, caption, ["false alarms", "detections, at most"], rows)
 
@@ -313,10 +308,7 @@ def crosstab_page(
         "expected to miss. Counts are estimated from all tables together: they are not negative, "
         "and tables agree on the columns that they share."
     )
-    parts = [
-        statement(report.statement()),
-        section("How to read the tables", tag("p", text)),
-    ]
+    parts = [statement(report.statement()), section("How to read the tables", tag("p", text))]
     for number_, (columns, file, frame, estimates) in enumerate(tables):
         content: list[Any] = [tag("p", f"File: {file}", class_="small")]
         if number_ < _MOST_TABLES:
@@ -335,11 +327,8 @@ def crosstab_page(
 def quality_page(quality: Any) -> str:
     """Return the page of a `QualityReport`."""
     privacy, measured = quality.privacy, quality.measured_privacy
-    if quality.warnings:
-        found = [tag("li", tag("span", text, class_="warn")) for text in quality.warnings]
-        warned = tag("ul", *found)
-    else:
-        warned = tag("p", "None.")
+    found = [tag("li", tag("span", text, class_="warn")) for text in quality.warnings]
+    warned = tag("ul", *found) if found else tag("p", "None.")
     summary, errors = quality.summary, quality.errors
     sources = ["expected"] if measured is None else ["expected", "measured", "noise"]
     answers = [("records", f"{quality.n_records:,.0f}")]
@@ -430,20 +419,19 @@ def _table_figure(
 
     shares = (estimates.value, estimates.low, estimates.high)
     labels: list[list[Any]] = [list(map(category_text, categories[name])) for name in columns]
-    display: Any
+    display: Any = None
     if len(columns) == 1:
         display = ForestDisplay(*shares, labels[0], estimates.confidence, None, "share of records")
     elif len(columns) == 2:
-        first, second = labels
-        names, title = (columns[0], columns[1]), "share of records"
-        display = TableDisplay(*shares, first, second, names, estimates.confidence, title)
-    else:
-        return ""
-    svg = to_svg(display, name)
-    if svg is None:
-        return ""
-    text = f"Shares of {' and '.join(map(str, columns))}"
-    return tag("figure", tag("div", Markup(svg), class_="plot", role="img", aria_label=text))
+        title = "share of records"
+        display = TableDisplay(*shares, *labels, columns, estimates.confidence, title)
+    svg = None if display is None else to_svg(display, name)
+    return "" if svg is None else _plot(svg, f"Shares of {' and '.join(map(str, columns))}")
+
+
+def _plot(svg: str, text: str, *caption: Markup) -> Markup:
+    image = tag("div", Markup(svg), class_="plot", role="img", aria_label=text)
+    return tag("figure", image, *caption)
 
 
 def _plain(cell: Any) -> Any:
@@ -456,12 +444,10 @@ def _figure(
     """Return a plot, or a table of its numbers if matplotlib is not installed."""
     from ..displays.base import to_svg
 
-    svg = to_svg(display, name, **options)
+    svg, below = to_svg(display, name, **options), tag("figcaption", caption)
     if svg is None:
-        content = wide(table(columns, rows, numbers=columns))
-    else:
-        content = tag("div", Markup(svg), class_="plot", role="img", aria_label=caption)
-    return tag("figure", content, tag("figcaption", caption))
+        return tag("figure", wide(table(columns, rows, numbers=columns)), below)
+    return _plot(svg, caption, below)
 
 
 def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]]) -> str:
@@ -476,11 +462,9 @@ def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]
     answers += [("protected change", claim.against), ("tables released", released)]
     mark = (claim.epsilon, claim.delta) if claim.delta is not None and claim.holds else None
     caption = "For each ε, the smallest δ that holds with it: smaller is more private."
-    try:
+    profile = tag("p", "There is no profile: nothing was released, or something without noise.")
+    with suppress(ValueError):
         profile = profile_figure([Composition(mechanisms)], mark, "budget", caption)
-    except ValueError:
-        text = "There is no profile: nothing was released, or something without noise."
-        profile = tag("p", text)
     body = [
         in_plain_words(claim, report, leaks),
         not_covered(leaks),

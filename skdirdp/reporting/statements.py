@@ -173,10 +173,11 @@ def model_statement(
         f"The published model was computed from {records} by a randomised procedure that is "
         f"{claim.kind} with respect to {claim.against}."
     )
-    meaning = (
-        [claim.meaning] if attacks is None else [claim.meaning, attack_sentences(claim, attacks)]
-    )
-    return " ".join([sentence, *meaning, *exceptions_to(not_covered)])
+    return " ".join([sentence, *_meaning(claim, attacks), *exceptions_to(not_covered)])
+
+
+def _meaning(claim: Claim, attacks: AttackBounds | None) -> list[str]:
+    return [claim.meaning, *([] if attacks is None else [attack_sentences(claim, attacks)])]
 
 
 @dataclass(frozen=True)
@@ -234,17 +235,13 @@ def ledger_statement(facts: LedgerFacts) -> str:
         if facts.limit is None:
             why = "the ledger has no limit"
         condition += f" Nothing can be stated for adaptively chosen budgets, since {why}."
-    meaning = claim.meaning
-    if facts.attacks is not None:
-        meaning += f" {attack_sentences(claim, facts.attacks)}"
-    return " ".join([sentence, meaning, condition, _EXCEPT_MODELS])
+    return " ".join([sentence, *_meaning(claim, facts.attacks), condition, _EXCEPT_MODELS])
 
 
 def terms(claim: Claim) -> str:
     """Return the delta or the order at which an epsilon holds, in words."""
-    if claim.order is not None:
-        return f"Rényi order {number(claim.order)}"
-    return f"δ = {number(claim.delta)}" if claim.delta else "δ = 0"
+    order, delta = claim.order, claim.delta
+    return f"δ = {number(delta or 0)}" if order is None else f"Rényi order {number(order)}"
 
 
 def rounded_up(value: float) -> str:
