@@ -21,18 +21,8 @@ from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
 from ..exceptions import BudgetExceededError, DuplicateChargeError
-from . import codec
+from . import codec, limits
 from .ledger import Ledger, parse_anchor
-from .limits import (
-    Limit,
-    Spending,
-    check_computable,
-    current_spending,
-    known_spending,
-    limit_for,
-    remember,
-    spending_after,
-)
 from .reports import History, ReportsMixin, history_row
 from .schema import (
     SPLIT_BY,
@@ -123,7 +113,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     _ledger: Ledger
     _split: Split | None
-    _limit: Limit
+    _limit: limits.Limit
 
     def __init__(
         self,
@@ -184,7 +174,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     def _set_ledger(self, ledger: Ledger, split: Split | None = None) -> None:
         self._ledger = ledger
         self._split = split
-        self._limit = limit_for(ledger.header.limit)
+        self._limit = limits.limit_for(ledger.header.limit)
 
     @property
     def epsilon(self) -> float | None:
@@ -285,7 +275,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                         f"key must be unique; {key!r} was used for charge {earlier.id} of the "
                         "ledger, which is another charge. Nothing was charged"
                     )
-                latest = current_spending(transaction, before)
+                latest = limits.current_spending(transaction, before)
                 if latest is not before:
                     before, after = latest, latest.with_charge(spec, releases, self._split)
                     admitted = self._limit.admits(after)
@@ -294,7 +284,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                     after.is_checked = before.is_checked
         if not admitted:
             raise BudgetExceededError(self._limit.refusal(spec, releases, label, before, after))
-        remember(self._ledger.identity, after)
+        limits.remember(self._ledger.identity, after)
 
     def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
         """Return whether the limit would admit a charge now, without charging.
@@ -330,7 +320,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         spec = codec.encode_charge(mechanism, unit, self._split, self._ledger.header)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
         # Charges that cannot be composed later raise an error now, even without a limit.
-        check_computable(spec, releases, self._limit.parameters)
+        limits.check_computable(spec, releases, self._limit.parameters)
         return spec, releases
 
     def total(self, delta: float | None = None) -> float:
@@ -398,7 +388,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                     f"got {max(numbers)}"
                 )
         measure = self._limit.used if delta is None else partial(self._limit.total, delta=delta)
-        return self._measured(lambda _: [*map(measure, spending_after(charges, numbers))])
+        return self._measured(lambda _: [*map(measure, limits.spending_after(charges, numbers))])
 
     def compositions(self) -> list[Composition]:
         """Return the composition of all charges, for a plan that was fixed beforehand.
@@ -521,7 +511,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         with self._ledger_errors():
             self._check(self._latest())
             for (_, _, spec), releases in sums.items():
-                check_computable(spec, releases, self._limit.parameters)
+                limits.check_computable(spec, releases, self._limit.parameters)
         return number
 
     def anchor(self) -> str:
@@ -560,7 +550,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         except LedgerError:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")
-        is_known = last == known_spending(self._ledger.identity).position
+        is_known = last == limits.known_spending(self._ledger.identity).position
         try:
             with self._ledger_errors():
                 spent = self._spent() if is_known or count <= _CHEAP_CHARGES else None
@@ -582,14 +572,14 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             codec.check_stored_charge(charge, self._ledger.header)
         return charges
 
-    def _latest(self) -> Spending:
+    def _latest(self) -> limits.Spending:
         """Return all charges, and keep them in memory."""
-        known = known_spending(self._ledger.identity)
+        known = limits.known_spending(self._ledger.identity)
         with self._ledger.reading() as transaction:
-            spent = current_spending(transaction, known)
-        return spent if spent is known else remember(self._ledger.identity, spent)
+            spent = limits.current_spending(transaction, known)
+        return spent if spent is known else limits.remember(self._ledger.identity, spent)
 
-    def _spent(self) -> Spending:
+    def _spent(self) -> limits.Spending:
         """Return all charges after checking that the limit can have admitted them."""
         with self._ledger_errors():
             spent = self._latest()
@@ -598,7 +588,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                 spent.is_checked = True
         return spent
 
-    def _check(self, spent: Spending) -> None:
+    def _check(self, spent: limits.Spending) -> None:
         """Raise LedgerError if the limit cannot have admitted the charges that were not merged."""
         for adjacency in spent.adjacencies:
             codec.check_stored_relation(adjacency, self._ledger.header)
@@ -610,14 +600,15 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             return
         if not self.adaptive:
             own = [charge for charge in self._charges() if not codec.is_merged(charge)]
-            if self._limit.may_have_admitted(next(spending_after(own, [len(own)]), Spending())):
+            spent = next(limits.spending_after(own, [len(own)]), limits.Spending())
+            if self._limit.may_have_admitted(spent):
                 return
         raise LedgerError(
             f"the ledger {self.path} cannot be used: its limit does not admit its charges, so they "
             "were not made by charging it. Nothing is guaranteed for them; history() lists them"
         )
 
-    def _measured(self, measure: Callable[[Spending], _Result]) -> _Result:
+    def _measured(self, measure: Callable[[limits.Spending], _Result]) -> _Result:
         """Return a measure of all charges, or raise LedgerError if there is none."""
         with self._ledger_errors():
             value = measure(self._spent())

@@ -10,16 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from .._messages import plural
-from ..accountant import LedgerError, PrivacyAccountant
+from ..accountant import LedgerError, PrivacyAccountant, reports
 from ..accountant.codec import FORMATS, STORED_PARAMETERS
 from ..accountant.ledger import open_storage, parse_anchor
-from ..accountant.reports import (
-    is_within_limit,
-    limit_text,
-    plan_text,
-    spending_texts,
-    used_epsilon,
-)
 from ..accountant.schema import declared_unit
 from ..reporting.pages import write
 from ..reporting.redact import is_url, without_password
@@ -173,44 +166,40 @@ def _create(options: Any) -> int:
 
 def _facts(accountant: Any) -> dict[str, Any]:
     """Return the facts of a ledger that do not change, for JSON."""
-    made_with = {name: getattr(accountant, name, None) for name in STORED_PARAMETERS}
-    limit = {name: made_with.pop(name) for name in ("epsilon", "delta", "order")}
-    return {
-        "ledger": without_password(str(accountant.path)),
-        "identity": accountant._ledger.identity,
-        "limit": limit,
-        **made_with,
-    }
+    stored = {name: getattr(accountant, name) for name in STORED_PARAMETERS}
+    limit = {name: stored.pop(name) for name in ("epsilon", "delta", "order")}
+    path, identity = without_password(str(accountant.path)), accountant._ledger.identity
+    return {"ledger": path, "identity": identity, "limit": limit, **stored}
 
 
 def _describe(accountant: Any) -> list[str]:
     """Return the same facts as lines."""
-    lines = [f"limit:      {limit_text(accountant)}"]
+    lines = [f"limit:      {reports.limit_text(accountant)}"]
     if accountant.name:
         lines.insert(0, f"data set:   {accountant.name}")
     if accountant.adjacency:
         lines.append(f"adjacency:  {accountant.adjacency}")
     if accountant.unit:
         lines.append(f"unit:       {declared_unit(accountant._ledger.header)}")
-    return [*lines, f"budgets:    {plan_text(accountant)}"]
+    return [*lines, f"budgets:    {reports.plan_text(accountant)}"]
 
 
 def _spending(accountant: Any) -> dict[str, Any]:
     """Return what is used and left of the limit, for JSON."""
-    used, limit = used_epsilon(accountant), accountant.epsilon
+    used, limit = reports.used_epsilon(accountant), accountant.epsilon
     return {
         "charges": len(accountant),
         "used": used,
         "share_used": None if limit is None else used / limit,
         "remaining": math.inf if limit is None else max(limit - used, 0.0),
-        "within_limit": is_within_limit(accountant, used),
+        "within_limit": reports.is_within_limit(accountant, used),
     }
 
 
 def _describe_spending(accountant: Any, spending: dict[str, Any]) -> list[str]:
     """Return the same as lines."""
     lines = [f"charges:    {spending['charges']}"]
-    lines += [f"{name + ':':<11} {text}" for name, text in spending_texts(accountant)]
+    lines += [f"{name + ':':<11} {text}" for name, text in reports.spending_texts(accountant)]
     if accountant._limit.is_share:
         lines.append(ADAPTIVE_LIMIT)
     if not spending["within_limit"]:

@@ -101,7 +101,8 @@ class HistogramDisplay(Display):
         runs = np.append(starts, n_bins) if has_missing else starts
         band = estimator.histogram_band(position, confidence=confidence, starts=runs)
         limits = (None, None) if band is None else (each[: len(widths)] / widths for each in band)
-        return cls(edges, density, *limits, confidence, name).plot(ax=ax, **line_options)
+        lower, upper = limits
+        return cls(edges, density, lower, upper, confidence, name).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:
         line = ax.stairs(self.density, self.edges, **{"label": "released", **line_options})

@@ -226,7 +226,7 @@ class TradeOffDisplay(Display):
             Axes, None for a new figure, and options of matplotlib's `plot`.
         """
         name = type(estimator).__name__ if name is None else name
-        return cls(*_fitted_report(estimator).trade_off(), name).plot(ax=ax, **line_options)
+        return cls(*_fitted_report(estimator).trade_off(), name=name).plot(ax=ax, **line_options)
 
     @classmethod
     def from_accountant(
@@ -244,7 +244,7 @@ class TradeOffDisplay(Display):
             As for `from_estimator`.
         """
         name = plural(len(accountant), "charge") if name is None else name
-        return cls(*accountant.trade_off(), name).plot(ax=ax, **line_options)
+        return cls(*accountant.trade_off(), name=name).plot(ax=ax, **line_options)
 
     @classmethod
     def from_mechanism(
@@ -325,7 +325,7 @@ class AuditDisplay(Display):
         """
         attack = None if result.rates is None else result.rates[:2]
         text = f"{result.verdict} ($\\varepsilon$ = {result.epsilon:.3g} is claimed)"
-        return cls(*result.claim.trade_off(), attack, text).plot(ax=ax, **line_options)
+        return cls(*result.claim.trade_off(), attack=attack, text=text).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:
         _draw_trade_off(self, ax, self.text, **{"label": "claim", **line_options})

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -76,9 +77,8 @@ class Route(NamedTuple):
             selection = RepeatedSelection(OneOf((*fits, score)), self.gamma)
         else:
             parts: Counter = Counter()
-            for fit in fits:
-                for mechanism, count in fit.parts:
-                    parts[mechanism] += count
+            for mechanism, count in chain.from_iterable(fit.parts for fit in fits):
+                parts[mechanism] += count
             scores = JointMechanism(((score, self.n_candidates),))
             selection = OneOf((JointMechanism(tuple(parts.items())), scores))
         # Any candidate may be selected and fitted again.
@@ -318,7 +318,7 @@ def _check_positions(part: Any, n_records: int) -> np.ndarray:
     positions = np.asarray(part)
     if positions.dtype == bool:
         positions = np.flatnonzero(positions)
-    within = positions.size == 0 or (positions.min() >= 0 and positions.max() < n_records)
+    within = np.all((positions >= 0) & (positions < n_records))
     if positions.ndim != 1 or positions.dtype.kind not in "iu" or not within:
         raise ValueError("cv must give positions of records, from 0 to n_samples - 1")
     if np.unique(positions).size != positions.size:

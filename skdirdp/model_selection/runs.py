@@ -66,9 +66,7 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
     max_rows = 1 if schema is None else schema.max_rows
     for name in dict.fromkeys(name for each in candidates for name in each):
         if name.split("__")[-1] in BUDGET_PARAMETERS:
-            raise ValueError(
-                f"{name} must not be searched over: it follows from the budget of the search"
-            )
+            raise ValueError(f"{name} must not be searched over: the budget of the search sets it")
     for each in ({}, *candidates):
         for name, value in {**estimator.get_params(deep=True), **each}.items():
             if name.split("__")[-1] == "max_rows" and value not in (None, 1, max_rows):
@@ -102,11 +100,8 @@ def make_candidate(
         copy = PrivatePipeline(copy.steps, **{name: getattr(copy, name) for name in options})
     candidate = copy.set_params(**budget._asdict(), accountant=None)
     if seed is not None:
-        names = [
-            name
-            for name, value in candidate.get_params(deep=True).items()
-            if name.split("__")[-1] == "random_state" and value is None
-        ]
+        given = candidate.get_params(deep=True).items()
+        names = [n for n, v in given if n.split("__")[-1] == "random_state" and v is None]
         seeds = np.random.default_rng(seed).integers(2**31, size=len(names)).tolist()
         candidate.set_params(**dict(zip(names, seeds, strict=True)))
     return candidate

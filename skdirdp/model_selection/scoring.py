@@ -17,13 +17,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import (
-    errors_without_data,
-    format_exact,
-    is_error,
-    suppress_external_warnings,
-    warn,
-)
+from .. import _messages, schema
 from .._persons import RECORD, CountedRows, Unit, select_rows
 from .._random import noise_generator
 from .._sklearn_compat import take_records
@@ -34,14 +28,6 @@ from ..mechanisms.calibration import calibrate_tables
 from ..mechanisms.sampling import check_platform
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..pipeline.inputs import collect, find_schema, ids_by_schema, labels_by_name
-from ..schema import (
-    as_labels,
-    as_table,
-    label_codes,
-    label_numbers,
-    missing_cells,
-    without_dictionaries,
-)
 
 #: Values are rounded down to multiples of this, so that sums are exact.
 GRID = 2.0**-20
@@ -137,7 +123,7 @@ class PrivateScore:
     def __str__(self) -> str:
         return (
             f"{self.name} {self.value:.4f}, from {self.low:.4f} to {self.high:.4f} with "
-            f"confidence {format_exact(self.confidence)}"
+            f"confidence {_messages.format_exact(self.confidence)}"
         )
 
 
@@ -151,7 +137,7 @@ def score_table(
     if scorer.sensitivity is not None:
         try:
             labels = _to_common_labels(estimator, y, n_records=0)[1]
-            number = float(scorer.function(estimator, as_table(X), labels))
+            number = float(scorer.function(estimator, schema.as_table(X), labels))
         except Exception:
             number = np.nan
         number = scorer.low if np.isnan(number) else min(max(number, scorer.low), scorer.high)
@@ -233,7 +219,7 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
     """Return a value for each record, NaN for records on which the function fails."""
     n_records = len(y) if y is not None else X.shape[0] if hasattr(X, "shape") else len(X)
     values = np.full(n_records, np.nan)
-    X = without_dictionaries(X)
+    X = schema.without_dictionaries(X)
     rows, y = _to_common_labels(estimator, y, n_records)
     waiting = _split_by_missing_cells(X, rows)
     while waiting:
@@ -243,9 +229,9 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
         records = X if part.size == n_records else take_records(X, part)
         labels = None if y is None else y[part]
         try:
-            found = np.asarray(function(estimator, as_table(records), labels), dtype=float)
+            found = np.asarray(function(estimator, schema.as_table(records), labels), dtype=float)
         except BaseException as error:
-            if not is_error(error):
+            if not _messages.is_error(error):
                 raise
             found = np.empty((0, 0))
         if found.ndim == 0:  # so it is for any records, and this error reveals nothing
@@ -263,7 +249,7 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
 def _split_by_missing_cells(X: Any, rows: np.ndarray) -> list[np.ndarray]:
     """Split rows into parts with the same missing cells."""
     # Other libraries convert a column of integers to floats if one value is missing.
-    missing = missing_cells(X)
+    missing = schema.missing_cells(X)
     if missing is None:
         return [rows]
     _, part = np.unique(missing[rows], axis=0, return_inverse=True)
@@ -278,19 +264,19 @@ def _to_common_labels(estimator: Any, y: Any, n_records: int) -> tuple[np.ndarra
     all_records = np.arange(n_records)
     if y is None:
         return all_records, None
-    y = as_labels(y)
+    y = schema.as_labels(y)
     if y.dtype.kind != "O":
         return all_records, y
     if hasattr(estimator, "classes_"):
         codes = _codes(estimator, y)
         return np.flatnonzero(codes >= 0), np.asarray(estimator.classes_)[codes]
-    numbers = label_numbers(y)
+    numbers = schema.label_numbers(y)
     return np.flatnonzero(~np.isnan(numbers)), np.where(np.isnan(numbers), 0.0, numbers)
 
 
 def _codes(estimator: Any, labels: Any) -> np.ndarray:
     """Return the position of each label among the classes, -1 for other labels."""
-    return label_codes(as_labels(labels), np.asarray(estimator.classes_))
+    return schema.label_codes(schema.as_labels(labels), np.asarray(estimator.classes_))
 
 
 def make_private_scorer(
@@ -427,10 +413,12 @@ def scored_persons(estimator: Any, X: Any, y: Any, scorer: PrivateScorer) -> Cou
 
 def as_label_vector(y: Any) -> Any:
     """Return labels as a vector; a single column is flattened, as classifiers do."""
-    labels = as_labels(y)
+    labels = schema.as_labels(y)
     if getattr(labels, "ndim", 1) != 2 or labels.shape[1] != 1:
         return labels
-    warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
+    _messages.warn(
+        "A column-vector y was passed when a 1d array was expected", DataConversionWarning
+    )
     return labels.ravel()
 
 
@@ -508,12 +496,12 @@ def private_score(
     budget = Budget(epsilon, delta, order, adjacency)
     mechanism = score_mechanism(unit, **budget._asdict())
     y = labels_by_name(estimator, X, y)
-    with errors_without_data(X=X, y=y):
+    with _messages.errors_without_data(X=X, y=y):
         X, y = indexable(X, as_label_vector(y))
         if persons is not None and persons.rows is not None:
             X, y = take_records(X, persons.rows), persons.take(y)
         _check_n_features(estimator, X)
-        with suppress_external_warnings(math.isfinite(epsilon)):
+        with _messages.suppress_external_warnings(math.isfinite(epsilon)):
             table = score_table(scorer, estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)
     generator = None

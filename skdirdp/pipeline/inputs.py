@@ -50,10 +50,8 @@ class FitInputs(NamedTuple):
 
 def find_schema(estimator: Any) -> Schema | None:
     """Return the schema of the first step of a pipeline, or of the best pipeline of a search."""
-    estimator = getattr(estimator, "best_estimator_", estimator)
-    steps = [
-        step for _, step in getattr(estimator, "steps", ()) if step not in (None, "passthrough")
-    ]
+    named = getattr(getattr(estimator, "best_estimator_", estimator), "steps", ())
+    steps = [step for _, step in named if step not in (None, "passthrough")]
     return steps[0].schema if steps and encodes_by_schema(steps[0]) else None
 
 
@@ -83,17 +81,10 @@ def read_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     if ids is not None:
         check_person(schema, groups, schema.max_rows)
         groups, max_rows = ids, schema.max_rows
+    groups = _only_labelled(groups, labelled)
     kinds = [schema[name] for name in schema.features if name in records.columns]
-    return FitInputs(
-        records,
-        y,
-        params,
-        _only_labelled(groups, labelled),
-        max_rows,
-        labelled,
-        np.array([kind.n_cells for kind in kinds if not isinstance(kind, Names)]),
-        classes,
-    )
+    sizes = np.array([kind.n_cells for kind in kinds if not isinstance(kind, Names)])
+    return FitInputs(records, y, params, groups, max_rows, labelled, sizes, classes)
 
 
 def _check_by_name(X: Any, y: Any, *others: Any) -> None:

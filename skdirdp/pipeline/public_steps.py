@@ -163,12 +163,10 @@ class _PublicColumnTransformer(ColumnTransformer):
     def _record_output_indices(self, Xs):
         if any(sparse.issparse(X) for X in Xs):
             # One cell of each encoded column is not zero; the true density is private.
-            columns = [
-                len(self._transformer_to_input_indices[name])
-                for name, *_ in self._iter(
-                    fitted=True, column_as_labels=False, skip_drop=True, skip_empty_columns=True
-                )
-            ]
+            parts = self._iter(
+                fitted=True, column_as_labels=False, skip_drop=True, skip_empty_columns=True
+            )
+            columns = [len(self._transformer_to_input_indices[name]) for name, *_ in parts]
             filled = sum(
                 min(given, X.shape[1]) if sparse.issparse(X) else X.shape[1]
                 for given, X in zip(columns, Xs, strict=True)
@@ -258,9 +256,7 @@ def _made_up(step: Any, X: Any) -> Any:
     polars, arrow = sys.modules.get("polars"), sys.modules.get("pyarrow")
     if polars is not None and isinstance(X, polars.DataFrame):
         cells = _columns([_declared_polars(each) for each in X.get_columns()], categories, "")
-        return polars.DataFrame(
-            [polars.Series(name, each) for name, each in zip(X.columns, cells, strict=True)]
-        )
+        return polars.DataFrame(list(map(polars.Series, X.columns, cells)))
     if arrow is not None and isinstance(X, (arrow.Table, arrow.RecordBatch)):
         empty = X.schema.empty_table().to_pandas()
         cells = _columns([_declared_arrow(each, arrow) for each in X.schema], categories, "")
@@ -321,10 +317,8 @@ def _declared_arrow(field: Any, arrow: Any) -> Any:
 def _columns(dtypes: Sequence[Any], categories: list[Any] | None, text: Any) -> list[Any]:
     """Return the cells of each column; `text` is the cell of a column of objects."""
     known = [] if categories is None else categories[: len(dtypes)]
-    return [
-        _cells(dtype, list(values), text)
-        for dtype, values in zip_longest(dtypes, known, fillvalue=())
-    ]
+    pairs = zip_longest(dtypes, known, fillvalue=())
+    return [_cells(dtype, list(values), text) for dtype, values in pairs]
 
 
 def _cells(dtype: Any, known: list[Any], text: Any) -> Any:

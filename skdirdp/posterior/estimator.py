@@ -31,17 +31,7 @@ from ..exceptions import PrivacyLeakWarning
 from ..mechanisms.sampling.distributions import floored_laplace_cells
 from ..numerics.conservative import quotient_up
 from ..schema import as_labels, list_cells, plain_values
-from .hellinger import (
-    EXPONENTIAL,
-    check_candidates,
-    check_count_vector,
-    draw_candidate,
-    enumerated_profile,
-    exact_exponent,
-    log_weights,
-    paper_exponent,
-    posterior_lattice,
-)
+from . import hellinger
 
 LAPLACE = ("lszhang", "lsdim", "lshist")
 # With a larger prior, rounding of the parameter would distort the contribution of one record.
@@ -178,7 +168,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         "prior": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "n_categories": [None, Interval(Integral, 2, None, closed="left")],
         "categories": [None, "array-like"],
-        "mechanism": [StrOptions({*LAPLACE, *EXPONENTIAL})],
+        "mechanism": [StrOptions({*LAPLACE, *hellinger.EXPONENTIAL})],
         "calibration": [StrOptions({"exact", "paper"})],
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "max_rows": [Interval(Integral, 1, MAX_ROWS_LIMIT, closed="both")],
@@ -286,9 +276,9 @@ class PrivateDirichletPosterior(PrivateEstimator):
         """
         check_is_fitted(self)
         confidence = check_real("confidence", confidence, above=0, below=1)
-        others = self.concentration_.sum() - self.concentration_
+        own = self.concentration_[:, np.newaxis]
         tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
-        return betaincinv(self.concentration_[:, np.newaxis], others[:, np.newaxis], tails)
+        return betaincinv(own, own.sum() - own, tails)
 
     def _public_labels(self) -> list | None:
         """Return the categories if a parameter gives them or their number, else None."""
@@ -333,7 +323,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
                 raise ValueError(f"counts must be a vector of at least 2 cells; got shape {shape}")
             labels = list(range(shape[0]))
         unit = select_rows(None, 0, self.max_rows).unit
-        return CategoryCounts(check_count_vector(counts, len(labels)), labels, unit, [])
+        return CategoryCounts(hellinger.check_count_vector(counts, len(labels)), labels, unit, [])
 
     def _release(self, counted: "CategoryCounts") -> None:
         """Check and calibrate, charge the accountant, then draw noisy counts."""
@@ -386,8 +376,8 @@ class PosteriorPlan:
         exact = estimator.calibration == "exact" and mechanism != "ehdl"
         method, scale, loss = _calibrate(*sizes, self._epsilon, gamma, exact)
         if scale is not None:
-            lattice = posterior_lattice(*sizes[1:])
-            logs = log_weights(mechanism, counted.counts, lattice, scale, gamma)
+            lattice = hellinger.posterior_lattice(*sizes[1:])
+            logs = hellinger.log_weights(mechanism, counted.counts, lattice, scale, gamma)
             self._candidates = lattice.counts, logs
         if mechanism == "ehdl":
             epsilon = np.inf
@@ -397,7 +387,7 @@ class PosteriorPlan:
             guarantee = NoPrivacy(adjacency)
         elif loss is not None and scale is not None and unit.max_rows == 1:
             bound = min(epsilon, loss * (1 + _LOSS_ROUNDING))
-            guarantee = enumerated_profile(*sizes, scale, gamma, bound, adjacency)
+            guarantee = hellinger.enumerated_profile(*sizes, scale, gamma, bound, adjacency)
         self.privacy = PosteriorPrivacy(
             epsilon=epsilon,
             delta=0.0,
@@ -419,7 +409,7 @@ class PosteriorPlan:
             return self._counts
         if self.privacy.exponent is None:
             return draw_laplace(self._mechanism, self._counts, self._epsilon, generator)
-        return draw_candidate(*self._candidates, generator)
+        return hellinger.draw_candidate(*self._candidates, generator)
 
 
 def _calibrate(
@@ -437,8 +427,8 @@ def _calibrate(
         # The number of cells that a replacement changes, over the scale.
         changed = 1 if len(prior) == 2 and mechanism != "lszhang" else 2
         return "paper", None, changed / laplace_scale(mechanism, len(prior), epsilon)
-    check_candidates(mechanism, n_samples, len(prior))
-    choose = exact_exponent if exact else paper_exponent
+    hellinger.check_candidates(mechanism, n_samples, len(prior))
+    choose = hellinger.exact_exponent if exact else hellinger.paper_exponent
     exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
     return "paper" if not exact else "bounded" if exponent.loss is None else "exact", *exponent
 
@@ -505,14 +495,11 @@ def check_prior(prior: Any) -> np.ndarray:
 def check_labels(categories: Any) -> list[Hashable]:
     """Return the labels that may occur, in the given order."""
     if isinstance(categories, (Mapping, Set)):  # they have no order
-        raise TypeError(
-            f"categories must be a sequence; got an object of type {type(categories).__name__}"
-        )
+        raise TypeError(f"categories must be a sequence; got a {type(categories).__name__}")
     if getattr(categories, "ndim", 1) != 1:
         raise ValueError(f"categories must be a vector of labels; got shape {np.shape(categories)}")
     labels = plain_values(list_cells(categories))
-    distinct = _count_distinct("categories", labels)
-    if len(distinct) != len(labels) or len(labels) < 2:
+    if not 2 <= len(labels) == len(_count_distinct("categories", labels)):
         raise ValueError("categories must be at least 2 distinct labels")
     return labels
 
@@ -533,10 +520,8 @@ def _check_shape(x: Any) -> None:
     """Raise an error unless x is a dense vector or a single column."""
     is_array = hasattr(x, "__len__") or hasattr(x, "__array__")
     if not is_array or sparse.issparse(x) or isinstance(x, (str, bytes, Mapping, Set)):
-        raise TypeError(
-            "x must be a dense array or a list, with a label per record; got an object of type "
-            f"{type(x).__name__}"
-        )
+        kind = type(x).__name__
+        raise TypeError(f"x must be a dense array or a list, with a label per record; got a {kind}")
     wanted = "x must have shape (n_samples,) or (n_samples, 1)"
     # An object array: a string array would reserve the longest length for every element.
     shape = x.shape if hasattr(x, "shape") else np.array(x, dtype=object).shape
@@ -561,13 +546,9 @@ def observed_labels(label_counts: Counter[Hashable]) -> list[Hashable]:
 
 def category_counts(label_counts: Counter[Hashable], categories: list, wanted: str) -> np.ndarray:
     """Return the number of records in each category."""
-    position = {category: i for i, category in enumerate(categories)}
-    if not label_counts.keys() <= position.keys():
+    if not label_counts.keys() <= set(categories):
         raise ValueError(f"x must contain {wanted}; some records are outside that domain")
-    counts = np.zeros(len(categories), dtype=np.int64)
-    for label, count in label_counts.items():
-        counts[position[label]] = count
-    return counts
+    return np.array([label_counts[label] for label in categories], dtype=np.int64)
 
 
 def _count_distinct(name: str, labels: Iterable) -> Counter[Hashable]:
@@ -575,9 +556,7 @@ def _count_distinct(name: str, labels: Iterable) -> Counter[Hashable]:
     try:
         label_counts = Counter(labels)
     except TypeError:
-        raise TypeError(
-            f"{name} must contain hashable labels, such as numbers and strings"
-        ) from None
+        raise TypeError(f"{name} must contain hashable labels, such as strings") from None
     if any(map(_is_missing, label_counts)):
         raise ValueError(f"{name} must not contain missing values; make 'missing' a category")
     if any(isinstance(label, Complex) and not isinstance(label, Real) for label in label_counts):

@@ -138,10 +138,8 @@ def global_sensitivity(prior: ArrayLike, n_samples: int) -> float:
         # All other records may be in a third cell.
         log_affinity = log_step_affinity(np.sort(prior)[:2]).sum()
     else:
-        first = np.arange(n)
-        log_affinity = np.min(
-            log_step_affinity(prior[0] + first) + log_step_affinity(prior[1] + first[::-1])
-        )
+        cells = np.array([np.arange(n), np.arange(n)[::-1]]) + prior[:, np.newaxis]
+        log_affinity = log_step_affinity(cells).sum(axis=0).min()
     return float(distance_from_log_affinity(log_affinity))
 
 
@@ -353,11 +351,10 @@ class PosteriorLattice:
         if mechanism == "ehd":
             sensitivity = _cached_global_sensitivity(tuple(self.prior.tolist()), self.n_samples)
             return np.full(len(self.counts), 1 / sensitivity)
-        joins, leaves = [], []
-        for cell, steps in enumerate(self.log_step_affinities):
-            # A cell with all records cannot gain one, and an empty cell cannot lose one.
-            joins.append(np.append(steps, np.inf)[self.counts[:, cell]])
-            leaves.append(np.append(np.inf, steps)[self.counts[:, cell]])
+        # A cell with all records cannot gain one, and an empty cell cannot lose one.
+        each = list(zip(self.log_step_affinities, self.counts.T, strict=True))
+        joins = [np.append(steps, np.inf)[counts] for steps, counts in each]
+        leaves = [np.append(np.inf, steps)[counts] for steps, counts in each]
         least = np.zeros(len(self.counts))
         for i, j in permutations(range(self.prior.size), 2):
             np.minimum(least, leaves[i] + joins[j], out=least)
@@ -465,9 +462,8 @@ def paper_exponent(
     """Return the exponent of Algorithms 4 to 6, with its loss if it can be computed quickly."""
     scale = epsilon / (2 * (1 + gamma)) if mechanism == "ehds" else epsilon / 2
     neighbours = _neighbours(mechanism, prior, n_samples, gamma)
-    if neighbours is None or not neighbours.complete:
-        return Exponent(scale, None)
-    return Exponent(scale, neighbours.loss(scale))
+    loss = neighbours.loss(scale) if neighbours is not None and neighbours.complete else None
+    return Exponent(scale, loss)
 
 
 @lru_cache(maxsize=256)

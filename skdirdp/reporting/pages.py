@@ -423,8 +423,8 @@ def _table_figure(
     if len(columns) == 1:
         display = ForestDisplay(*shares, labels[0], estimates.confidence, None, "share of records")
     elif len(columns) == 2:
-        title = "share of records"
-        display = TableDisplay(*shares, *labels, columns, estimates.confidence, title)
+        names, title = (columns[0], columns[1]), "share of records"
+        display = TableDisplay(*shares, labels[0], labels[1], names, estimates.confidence, title)
     svg = None if display is None else to_svg(display, name)
     return "" if svg is None else _plot(svg, f"Shares of {' and '.join(map(str, columns))}")
 
