@@ -226,7 +226,8 @@ class TradeOffDisplay(Display):
             Axes, None for a new figure, and options of matplotlib's `plot`.
         """
         name = type(estimator).__name__ if name is None else name
-        return cls(*_fitted_report(estimator).trade_off(), name=name).plot(ax=ax, **line_options)
+        rates, bounds = _fitted_report(estimator).trade_off()
+        return cls(rates, bounds, name).plot(ax=ax, **line_options)
 
     @classmethod
     def from_accountant(
@@ -244,7 +245,8 @@ class TradeOffDisplay(Display):
             As for `from_estimator`.
         """
         name = plural(len(accountant), "charge") if name is None else name
-        return cls(*accountant.trade_off(), name=name).plot(ax=ax, **line_options)
+        rates, bounds = accountant.trade_off()
+        return cls(rates, bounds, name).plot(ax=ax, **line_options)
 
     @classmethod
     def from_mechanism(
@@ -325,7 +327,8 @@ class AuditDisplay(Display):
         """
         attack = None if result.rates is None else result.rates[:2]
         text = f"{result.verdict} ($\\varepsilon$ = {result.epsilon:.3g} is claimed)"
-        return cls(*result.claim.trade_off(), attack=attack, text=text).plot(ax=ax, **line_options)
+        rates, bounds = result.claim.trade_off()
+        return cls(rates, bounds, attack, text).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:
         _draw_trade_off(self, ax, self.text, **{"label": "claim", **line_options})
