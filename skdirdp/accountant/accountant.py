@@ -138,8 +138,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             if asked not in (stored, LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive)):
                 raise ValueError(
                     f"the ledger {ledger.path} was created with {_limit_text(stored)}, which "
-                    f"cannot be changed; got {_limit_text(asked)}. Omit them to continue with the "
-                    "stored limit"
+                    f"cannot be changed; got {_limit_text(asked)}. Omit them to continue"
                 )
             _check_same_declared(ledger, name=name, adjacency=adjacency, unit=unit)
         self._set_ledger(ledger)

@@ -237,10 +237,8 @@ def is_allowed(adjacency: str, declared: str | None) -> bool:
 def check_stored_relation(adjacency: str, header: Header) -> None:
     """Raise LedgerError if a stored charge has an adjacency that its ledger does not accept."""
     if not is_allowed(adjacency, header.adjacency):
-        raise LedgerError(
-            f"the ledger was created for {header.adjacency!r}, but contains a charge under "
-            f"{adjacency!r}"
-        )
+        declared = header.adjacency
+        raise LedgerError(f"the ledger of {declared!r} contains a charge under {adjacency!r}")
 
 
 def check_stored_charge(charge: Charge, header: Header) -> None:

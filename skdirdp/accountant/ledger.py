@@ -370,9 +370,8 @@ def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
         if looks_like_address(path):
             # For example, `Path` replaces `//` by `/`. The path could contain a password.
             raise LedgerError(
-                "the address of a database must be a string that begins with "
-                "postgresql+psycopg://; got a path that looks like an address. It is not shown, "
-                "because it may contain a password"
+                "the address of a database must be a string that begins with postgresql+psycopg://"
+                "; got a path that looks like an address. It may contain a password: not shown"
             )
         return SQLiteStorage(os.path.realpath(path))
     try:
@@ -388,10 +387,8 @@ def parse_anchor(text: str) -> Position:
     """Parse an anchor ``COUNT:HASH``, ignoring whitespace, into the number of charges and hash."""
     match = _ANCHOR.fullmatch("".join(text.split())) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(
-            "an anchor must be COUNT:HASH, a number of charges and 64 hexadecimal digits; got "
-            f"{text!r}"
-        )
+        wanted = "COUNT:HASH, a number of charges and 64 hexadecimal digits"
+        raise ValueError(f"an anchor must be {wanted}; got {text!r}")
     return int(match[1]), match[2]
 
 

@@ -186,10 +186,8 @@ def _parse_url(location: str) -> tuple[URL, str | None]:
     try:
         url = make_url(location)
     except (ArgumentError, ValueError):
-        raise LedgerError(
-            "the URL of a ledger must have the form postgresql+psycopg://user@host/database; "
-            "got one that cannot be parsed"
-        ) from None
+        form = "postgresql+psycopg://user@host/database"
+        raise LedgerError(f"the URL of a ledger cannot be parsed; use {form}") from None
     if url.drivername not in _DRIVERS:
         raise LedgerError(
             f"the URL of a ledger must start with {_DRIVERS[1]}://; got {url.drivername}://"

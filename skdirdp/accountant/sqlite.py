@@ -397,10 +397,8 @@ class SQLiteStorage:
             raise UnusableError(f"the ledger {ledger} uses a file of this name")
         for ending in ("-journal", "-wal"):
             if os.path.lexists(self.location + ending):
-                raise UnusableError(
-                    f"{self.location}{ending} exists and belongs to another database; use another "
-                    "name, or move that file"
-                )
+                other = f"{self.location}{ending} exists and belongs to another database"
+                raise UnusableError(f"{other}; use another name, or move that file")
 
     @contextmanager
     def transaction(self, number: int, *, write: bool) -> Iterator[SQLiteSession]:

@@ -89,10 +89,8 @@ class BayesNetDisplay(Display):
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "probabilities_"):
-            raise TypeError(
-                "estimator must be a PrivateBayesNet or PrivateBayesNetMLE; got a "
-                f"{type(estimator).__name__}"
-            )
+            kind = type(estimator).__name__
+            raise TypeError(f"estimator must be a private Bayesian network; got a {kind}")
         max_states = check_integer("max_states", max_states, at_least=2)
         structure = estimator.structure_
         chosen = set(structure if nodes is None else nodes)

@@ -132,9 +132,8 @@ def rehearse(
         )
     if any(isinstance(m, SelectionMechanism) and not m.is_exact for m, _ in planned.joint.parts):
         raise ValueError(
-            "PrivateCountVectorizer must not learn its vocabulary inside a search, because every "
-            "run would use a part of delta. Fit it before, and pass vocabulary=words.vocabulary_. "
-            "Nothing was charged"
+            "PrivateCountVectorizer must not learn its vocabulary inside a search: every run would "
+            "use a part of delta. Fit it before, and pass its vocabulary_. Nothing was charged"
         )
     names = [*leaking, *planned.not_covered]
     return planned.joint, [n.removeprefix(f"{_STEP}__") if wrapped else n for n in names]

@@ -251,9 +251,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         best = runs.select_best(done, generator)
         if best.fitted is None:
             raise RuntimeError(
-                "every run of the search failed, although all were rehearsed without error. "
-                "Nothing is published, and the charge remains; the errors are not shown because "
-                "they may contain data"
+                "every run of the search failed, although every rehearsal succeeded. Nothing is "
+                "published, and the charge stays; errors are not shown, as they may contain data"
             )
         return best
 

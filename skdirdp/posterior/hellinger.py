@@ -290,8 +290,7 @@ def check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None:
     if n_candidates(n_samples, n_categories) > _MAX_CANDIDATES:
         raise ValueError(
             f"{n_samples} records in {n_categories} categories have more than {_MAX_CANDIDATES} "
-            f"possible posteriors, the most that {mechanism!r} lists. Use mechanism='lshist', "
-            "which lists none."
+            f"possible posteriors, too many to list for {mechanism!r}. Use mechanism='lshist'"
         )
 
 
