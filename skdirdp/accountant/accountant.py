@@ -21,21 +21,9 @@ from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
 from ..exceptions import BudgetExceededError, DuplicateChargeError
-from . import codec, limits
+from . import codec, limits, schema
 from .ledger import Ledger, parse_anchor
 from .reports import History, ReportsMixin, history_row
-from .schema import (
-    SPLIT_BY,
-    Charge,
-    ConnectionLostError,
-    LedgerError,
-    LimitParameters,
-    Split,
-    check_limit,
-    check_stored_limit,
-    declared_adjacency,
-    header_adjacency,
-)
 
 _DEFAULT_DELTA = 1e-5
 _CHEAP_CHARGES = 100  # largest number of charges that are read for a representation
@@ -112,7 +100,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     """
 
     _ledger: Ledger
-    _split: Split | None
+    _split: schema.Split | None
     _limit: limits.Limit
 
     def __init__(
@@ -127,15 +115,18 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         adjacency: str | None = None,
         unit: str | None = None,
     ):
-        limit = check_limit(epsilon, delta, order, adaptive)
+        limit = schema.check_limit(epsilon, delta, order, adaptive)
         _check_texts(name=name, adjacency=adjacency, unit=unit)
-        declared = header_adjacency(adjacency, unit)
+        declared = schema.header_adjacency(adjacency, unit)
         ledger = Ledger.create_or_open(path, limit, name=name, adjacency=declared, unit=unit)
         if path is not None:
-            check_stored_limit(ledger.header)
+            schema.check_stored_limit(ledger.header)
             stored = ledger.header.limit
             asked = replace(limit, adaptive=stored.adaptive) if adaptive is None else limit
-            if asked not in (stored, LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive)):
+            if asked not in (
+                stored,
+                schema.LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive),
+            ):
                 raise ValueError(
                     f"the ledger {ledger.path} was created with {_limit_text(stored)}, which "
                     f"cannot be changed; got {_limit_text(asked)}. Omit them to continue"
@@ -160,17 +151,17 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             If there is no ledger, or it is damaged.
         """
         ledger = Ledger.open(path, name)
-        check_stored_limit(ledger.header)
+        schema.check_stored_limit(ledger.header)
         _check_same_declared(ledger, name=name)
         return cls._from_ledger(ledger)
 
     @classmethod
-    def _from_ledger(cls, ledger: Ledger, split: Split | None = None) -> "PrivacyAccountant":
+    def _from_ledger(cls, ledger: Ledger, split: schema.Split | None = None) -> "PrivacyAccountant":
         accountant = cls.__new__(cls)
         accountant._set_ledger(ledger, split)
         return accountant
 
-    def _set_ledger(self, ledger: Ledger, split: Split | None = None) -> None:
+    def _set_ledger(self, ledger: Ledger, split: schema.Split | None = None) -> None:
         self._ledger = ledger
         self._split = split
         self._limit = limits.limit_for(ledger.header.limit)
@@ -208,7 +199,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     @property
     def adjacency(self) -> str | None:
         """Relation that may be charged, if the ledger was created for one."""
-        return declared_adjacency(self._ledger.header)
+        return schema.declared_adjacency(self._ledger.header)
 
     @property
     def unit(self) -> str | None:
@@ -254,7 +245,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         key = uuid4().hex if key is None else codec.check_key(key)
         # A key counts once, even if a lost connection delivers an earlier attempt later.
         for _ in range(_ATTEMPTS - 1):
-            with suppress(ConnectionLostError):
+            with suppress(schema.ConnectionLostError):
                 return self._charge(spec, releases, label, key, is_new)
             is_new = False
         return self._charge(spec, releases, label, key, is_new)
@@ -470,7 +461,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         >>> accountant.total() == mechanism.epsilon(1e-5)
         True
         """
-        check_choice("split_by", split_by, tuple(SPLIT_BY))
+        check_choice("split_by", split_by, tuple(schema.SPLIT_BY))
         if not isinstance(name, str):
             raise TypeError(f"name must be a string; got {type(name).__name__}")
         if self._split is not None:
@@ -478,7 +469,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                 f"a part cannot be split again; got a split {name!r} of {self._split.part!r}. "
                 "Name the smaller parts in one split of the whole data set"
             )
-        return ParallelParts(self._ledger, Split(uuid4().hex, "", name, split_by))
+        return ParallelParts(self._ledger, schema.Split(uuid4().hex, "", name, split_by))
 
     def verify(self, *, expect: str | None = None) -> int:
         """Check the whole ledger: its storage, its limit and each charge.
@@ -546,7 +537,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         try:
             with self._ledger.reading() as transaction:
                 count, last = transaction.n_entries, transaction.last_position()
-        except LedgerError:
+        except schema.LedgerError:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")
         is_known = last == limits.known_spending(self._ledger.identity).position
@@ -554,7 +545,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             with self._ledger_errors():
                 spent = self._spent() if is_known or count <= _CHEAP_CHARGES else None
                 return f"{name}: {charges}{self._limit.summary(spent)}"
-        except LedgerError:
+        except schema.LedgerError:
             return f"{name}: {charges} that have no total"
 
     # Copies in this process are the object itself; a pickle refers to the same ledger.
@@ -563,7 +554,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     __deepcopy__ = __sklearn_clone__ = __copy__
 
-    def _charges(self) -> list[Charge]:
+    def _charges(self) -> list[schema.Charge]:
         """Return all charges after decoding and checking each."""
         with self._ledger.reading() as transaction:
             charges = transaction.charges()
@@ -602,7 +593,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             spent = next(limits.spending_after(own, [len(own)]), limits.Spending())
             if self._limit.may_have_admitted(spent):
                 return
-        raise LedgerError(
+        raise schema.LedgerError(
             f"the ledger {self.path} cannot be used: its limit does not admit its charges, so they "
             "were not made by charging it. Nothing is guaranteed for them; history() lists them"
         )
@@ -620,11 +611,11 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         """Turn every error of a composition into a LedgerError."""
         try:
             yield
-        except LedgerError:
+        except schema.LedgerError:
             raise
         except Exception as error:
             reason = " ".join(f"{error}".split())[:300] or type(error).__name__
-            raise LedgerError(
+            raise schema.LedgerError(
                 f"the charges of the ledger {self.path} cannot be composed: {reason}"
             ) from error
 
@@ -646,7 +637,7 @@ class ParallelParts:
     ParallelParts('region', split_by='values')
     """
 
-    def __init__(self, ledger: Ledger, split: Split):
+    def __init__(self, ledger: Ledger, split: schema.Split):
         self._ledger = ledger
         self._split = split
 
@@ -664,7 +655,7 @@ def _check_texts(**texts: Any) -> None:
             raise TypeError(f"{name} must be a string; got {type(value).__name__}")
 
 
-def _limit_text(limit: LimitParameters) -> str:
+def _limit_text(limit: schema.LimitParameters) -> str:
     return ", ".join(f"{name}={value}" for name, value in vars(limit).items())
 
 
@@ -674,7 +665,7 @@ def _check_same_declared(ledger: Ledger, **asked: str | None) -> None:
         stored = getattr(ledger.header, name)
         accepted = [None, stored]
         if name == "adjacency":
-            stored = declared_adjacency(ledger.header)
+            stored = schema.declared_adjacency(ledger.header)
             accepted.append(stored)
         if value not in accepted:
             raise ValueError(

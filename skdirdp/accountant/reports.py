@@ -505,8 +505,7 @@ def _page(accountant: Any) -> str:
         (f"Checked for this page: {plural(accountant.verify(), 'charge')}, all intact.",),
         (command, " checks later that no charge up to now is missing or was changed."),
     ]
-    ledger = tag("ul", *(tag("li", *item) for item in items))
-    body.append(pages.section("The ledger", ledger))
+    body.append(pages.section("The ledger", tag("ul", *(tag("li", *item) for item in items))))
     return pages.page(_title(accountant) or "Privacy budget of a data set", body)
 
 

@@ -27,17 +27,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..reporting.redact import APPLICATION_ID, DRAFT, HEADER_BYTES, SQLITE_MAGIC, companion_of
-from .schema import (
-    SCHEMA_VERSION,
-    SQLITE_TABLES,
-    SQLITE_TRIGGERS,
-    Header,
-    LedgerError,
-    Session,
-    UnusableError,
-    header_hash,
-    insert_header,
-)
+from . import schema
 
 try:
     import fcntl
@@ -162,7 +152,7 @@ class FileLock:
                     with suppress(OSError):
                         self._file = FileIO(os.open(self.path, _READ_ONLY), "r")
                     return
-                raise UnusableError(f"its lock {self.path}: {error.strerror}") from error
+                raise schema.UnusableError(f"its lock {self.path}: {error.strerror}") from error
             descriptor = self._file.fileno()
             for _ in _attempts(deadline, "process"):
                 if _flock(descriptor):
@@ -224,7 +214,7 @@ class FileLock:
                 return known
         except ValueError:
             pass
-        raise UnusableError(
+        raise schema.UnusableError(
             f"its lock {self.path} is damaged, or is a file of another program. {self.advice()}"
         )
 
@@ -258,7 +248,7 @@ def _flock(descriptor: int) -> bool:
         reason = f"it cannot be locked: {error.strerror}"
         if error.errno in _NO_LOCKS:
             reason = "its file system has no locks (flock); use a local disk, or PostgreSQL"
-        raise UnusableError(reason) from error
+        raise schema.UnusableError(reason) from error
 
 
 def _attempts(deadline: float, who: str) -> Iterator[None]:
@@ -267,7 +257,7 @@ def _attempts(deadline: float, who: str) -> Iterator[None]:
     while True:
         yield
         if time.monotonic() > deadline:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"another {who} kept it locked for more than {BUSY_SECONDS:g} seconds"
             )
         time.sleep(pause)
@@ -284,7 +274,7 @@ def file_lock(path: str) -> FileLock:
         return _LOCKS.setdefault(path, _LOCKS.get(path) or FileLock(path))
 
 
-class SQLiteSession(Session):
+class SQLiteSession(schema.Session):
     """Transaction on the file."""
 
     def __init__(self, connection: sqlite3.Connection, lock: FileLock):
@@ -313,11 +303,11 @@ class SQLiteSession(Session):
             return None
         seen, entries, head = known
         if not seen and self.execute("SELECT 1 FROM heads WHERE entries > 0"):
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"its lock {self._lock.path} is empty, and it has charges. {self._lock.advice()}"
             )
         if seen != identity and entries > 0:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"it is another ledger than the one with {entries} charges that was here before. "
                 f"Put that one back; or, to use this one here, remove {self._lock.path}"
             )
@@ -330,9 +320,9 @@ class SQLiteSession(Session):
     def check_structure(self) -> None:
         ((damage,),) = self.execute("PRAGMA integrity_check(1)")
         if damage != "ok":
-            raise UnusableError(f"it is damaged: {damage.splitlines()[-1]}")
+            raise schema.UnusableError(f"it is damaged: {damage.splitlines()[-1]}")
         if _schema(self.connection) != _expected_schema():
-            raise UnusableError("its tables or triggers were changed")
+            raise schema.UnusableError("its tables or triggers were changed")
 
 
 class SQLiteStorage:
@@ -350,7 +340,7 @@ class SQLiteStorage:
         """Return the number of the ledger, or None if there is none yet."""
         with self._ledger_errors():
             if len(os.fsencode(os.path.basename(self.location))) > _MAX_NAME_BYTES:
-                raise UnusableError(f"its name must have at most {_MAX_NAME_BYTES} bytes")
+                raise schema.UnusableError(f"its name must have at most {_MAX_NAME_BYTES} bytes")
             exists = os.path.exists(self.location)
             if exists:
                 # A lock must not be created next to a foreign file.
@@ -364,7 +354,7 @@ class SQLiteStorage:
     def missing(self) -> str:
         return self._unusable(_MISSING)
 
-    def create(self, header: Header) -> int:
+    def create(self, header: schema.Header) -> int:
         """Create the ledger atomically, unless another process does; return its number."""
         with self._ledger_errors(), self._lock.held(write=True):
             if not os.path.exists(self.location):
@@ -372,10 +362,10 @@ class SQLiteStorage:
                 draft = self.location + DRAFT
                 try:
                     _write_empty(draft, header)
-                    self._lock.store_head(header.identity, 0, header_hash(header))
+                    self._lock.store_head(header.identity, 0, schema.header_hash(header))
                     _rename_draft(draft, self.location)
                 except OSError as error:
-                    raise UnusableError(error.strerror or str(error)) from error
+                    raise schema.UnusableError(error.strerror or str(error)) from error
                 finally:
                     with suppress(OSError):  # a name that is too long, for example
                         _remove(draft)
@@ -386,19 +376,19 @@ class SQLiteStorage:
         # SQLite would apply an existing journal to the new ledger, or remove it.
         known = self._lock.stored_head()
         if known is not None and known[1] > 0:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"a ledger with {known[1]} charges was here, and its file is gone; it is not "
                 f"replaced by an empty one. To start again, remove {self._lock.path}"
             )
         if self.location.endswith(DRAFT):
-            raise UnusableError(f"names that end in {DRAFT} are reserved for new ledgers")
+            raise schema.UnusableError(f"names that end in {DRAFT} are reserved for new ledgers")
         ledger = companion_of(self.location)
         if ledger is not None:
-            raise UnusableError(f"the ledger {ledger} uses a file of this name")
+            raise schema.UnusableError(f"the ledger {ledger} uses a file of this name")
         for ending in ("-journal", "-wal"):
             if os.path.lexists(self.location + ending):
                 other = f"{self.location}{ending} exists and belongs to another database"
-                raise UnusableError(f"{other}; use another name, or move that file")
+                raise schema.UnusableError(f"{other}; use another name, or move that file")
 
     @contextmanager
     def transaction(self, number: int, *, write: bool) -> Iterator[SQLiteSession]:
@@ -427,13 +417,13 @@ class SQLiteStorage:
         """Convert every error to a LedgerError that names the file."""
         try:
             yield
-        except UnusableError as error:
-            raise LedgerError(self._unusable(str(error))) from error.__cause__
+        except schema.UnusableError as error:
+            raise schema.LedgerError(self._unusable(str(error))) from error.__cause__
         except sqlite3.Error as error:
             reason = f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
             if "locked" not in str(error):
                 reason = _FILE_CONTENT.sub("", str(error))
-            raise LedgerError(self._unusable(reason)) from error
+            raise schema.LedgerError(self._unusable(reason)) from error
 
     def _unusable(self, reason: str) -> str:
         return f"the ledger {self.location} cannot be used: {reason}; the file is left unchanged"
@@ -457,7 +447,7 @@ def _run(
     try:
         return connection.execute(sql, values or {}).fetchall()
     except (UnicodeDecodeError, MemoryError) as error:
-        raise UnusableError("it is damaged: its content cannot be read") from error
+        raise schema.UnusableError("it is damaged: its content cannot be read") from error
 
 
 def _check_file(path: str) -> None:
@@ -467,12 +457,12 @@ def _check_file(path: str) -> None:
     with suppress(OSError):
         names = os.stat(path).st_nlink
         if names > 1:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"the file has {names} names (hard links). Keep the name under which the ledger "
                 "was used last and remove the others; use copies elsewhere"
             )
     if _check_format(path)[18:20] != _ROLLBACK_JOURNAL:
-        raise UnusableError(
+        raise schema.UnusableError(
             "it has a write-ahead log, with which charges can be in another file; "
             "PRAGMA journal_mode = DELETE reverts that"
         )
@@ -484,29 +474,29 @@ def _check_format(path: str) -> bytes:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAIT)) as file:
             header = file.read(HEADER_BYTES)
     except FileNotFoundError:
-        raise UnusableError(_MISSING) from None
+        raise schema.UnusableError(_MISSING) from None
     except OSError as error:
-        raise UnusableError(error.strerror or str(error)) from error
+        raise schema.UnusableError(error.strerror or str(error)) from error
     if len(header) < HEADER_BYTES:
-        raise UnusableError(f"it is truncated or not a ledger: {len(header)} bytes long")
+        raise schema.UnusableError(f"it is truncated or not a ledger: {len(header)} bytes long")
     if not header.startswith(SQLITE_MAGIC):
-        raise UnusableError("it is not an SQLite database")
+        raise schema.UnusableError("it is not an SQLite database")
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise UnusableError("it is an SQLite database of another program")
+        raise schema.UnusableError("it is an SQLite database of another program")
     version = int.from_bytes(header[60:64], "big")
-    if version != SCHEMA_VERSION:
-        raise UnusableError(
+    if version != schema.SCHEMA_VERSION:
+        raise schema.UnusableError(
             f"its schema has version {version}, but this version of skdirdp supports "
-            f"{SCHEMA_VERSION}; use the version of skdirdp that wrote it, or a newer one"
+            f"{schema.SCHEMA_VERSION}; use the version of skdirdp that wrote it, or a newer one"
         )
     return header
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    for statement in (*SQLITE_TABLES, *SQLITE_TRIGGERS):
+    for statement in (*schema.SQLITE_TABLES, *schema.SQLITE_TRIGGERS):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
 
 
 def _schema(connection: sqlite3.Connection) -> set[tuple[Any, ...]]:
@@ -520,7 +510,7 @@ def _expected_schema() -> set[tuple[Any, ...]]:
         return _schema(connection)
 
 
-def _write_empty(path: str, header: Header) -> None:
+def _write_empty(path: str, header: schema.Header) -> None:
     """Write a ledger without charges that only its owner can read or write."""
     _remove(path)  # left by a process that was killed: the creator of a ledger holds the lock
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -528,7 +518,7 @@ def _write_empty(path: str, header: Header) -> None:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("BEGIN")
         _make_tables(connection)
-        insert_header(SQLiteSession(connection, FileLock(path)), header)
+        schema.insert_header(SQLiteSession(connection, FileLock(path)), header)
         connection.execute("COMMIT")
 
 

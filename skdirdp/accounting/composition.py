@@ -241,8 +241,7 @@ class _SmallProduct(DirectionCurves):
     def holds(self, epsilon: float, delta: float) -> bool:
         # A Renyi bound is fast, and sufficient while delta is far from its limit.
         if self.failure == 0:
-            divergence = self.rdp(_QUICK_ORDERS)
-            bounds = renyi_log_delta(_QUICK_ORDERS, divergence, epsilon)
+            bounds = renyi_log_delta(_QUICK_ORDERS, self.rdp(_QUICK_ORDERS), epsilon)
             if np.min(bounds) <= np.log(delta):
                 return True
         return float(_delta(self.log_delta(np.array([epsilon])))[0]) <= delta
@@ -351,8 +350,7 @@ def _response_totals(responses: Pairs, most: int) -> tuple[Floats, Floats] | Non
         rounding = 1e-15 * len(values) * (2 * gammaln(k + 1) - of_outcome + 1)
         losses = np.add.outer(losses, numbers @ np.asarray(values)).ravel()
         logs = np.add.outer(logs, of_orders + of_outcome + rounding).ravel()
-    n_terms = sum(n for n, _ in sizes)
-    return losses + 1e-15 * n_terms * np.max(np.abs(losses)), logs
+    return losses + 1e-15 * sum(n for n, _ in sizes) * np.max(np.abs(losses)), logs
 
 
 _small_product = lru_cache(maxsize=256)(_SmallProduct)

@@ -239,8 +239,7 @@ class _SelectionPair(_CurvesPair):
         orders, bound, second_order = _repeated_divergence(self.selection)
         # Divergences increase in the order, so the bound of any larger order holds too.
         later = np.minimum.accumulate(bound[::-1])[::-1]
-        place = np.searchsorted(orders, flat)
-        known = np.append(later, np.inf)[place]
+        known = np.append(later, np.inf)[np.searchsorted(orders, flat)]
         here = _divergences(self.selection.run, np.where(np.isinf(flat), orders[-1], flat))
         own = here + np.log(self.selection.mean) / (flat - 1)
         own = np.where(np.isinf(flat), np.inf, own + second_order)
@@ -314,8 +313,7 @@ def _profile_table(curves: PrivacyCurves) -> ProfileTable:
     low = high / 2
     for _ in range(4):
         middle = (low + high) / 2
-        is_above = curves.log_delta(middle) > least
-        low, high = (middle, high) if is_above else (low, middle)
+        low, high = (middle, high) if curves.log_delta(middle) > least else (low, middle)
     last = min(high, float(np.max(curves.rdp(np.inf))))
     even = np.linspace(0, 1, _NODES)
     # Equal steps of epsilon, and approximately equal steps of log delta.

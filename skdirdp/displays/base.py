@@ -72,8 +72,7 @@ def to_svg(display: Display, prefix: str, **options: Any) -> str | None:
         return None
     file = io.StringIO()
     with style.context(["default", _SVG_STYLE]), np.errstate(all="ignore"):
-        size = display.figure_size() or (7.2, 3.4)
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=display.figure_size() or (7.2, 3.4), layout="constrained")
         display.plot(ax=figure.add_subplot(), **options).ax_.set_title("")
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     head, _, rest = file.getvalue().partition("<metadata>")

@@ -237,8 +237,7 @@ def _average_rows(table: np.ndarray) -> np.ndarray:
     if len(table) <= _MAX_ROWS:
         return table
     starts = np.linspace(0, len(table), _MAX_ROWS, endpoint=False).astype(int)
-    sizes = np.diff(starts, append=len(table))
-    return np.add.reduceat(table, starts) / sizes[:, np.newaxis]
+    return np.add.reduceat(table, starts) / np.diff(starts, append=len(table))[:, np.newaxis]
 
 
 @dataclass(eq=False, repr=False)

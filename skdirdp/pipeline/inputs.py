@@ -146,8 +146,7 @@ def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
             "y may be the name of a column only if the estimator is a pipeline whose first step "
             "has a schema, such as schema.encoder(); got a name"
         )
-    records = schema.records(X, optional=True)
-    return labels_or_none(schema, y, _column(records, y))
+    return labels_or_none(schema, y, _column(schema.records(X, optional=True), y))
 
 
 def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarray]:

@@ -581,8 +581,7 @@ def enumerated_profile(
     if too_long or not _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON:
         return None
     lattice = posterior_lattice(prior, n_samples)
-    rates = lattice.inverse_sensitivities(mechanism, gamma)
-    each = zip(rates, lattice.counts, strict=True)
+    each = zip(lattice.inverse_sensitivities(mechanism, gamma), lattice.counts, strict=True)
     logs = np.stack([-scale * rate * lattice.distances(counts) for rate, counts in each])
     probabilities = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
     first, second, _ = lattice.neighbours()
