@@ -335,7 +335,7 @@ class PostgresStorage:
             if versions != [(schema.SCHEMA_VERSION,)]:
                 stored = ", ".join(str(version) for (version,) in versions) or "none"
                 raise schema.UnusableError(
-                    f"its schema has version {stored}, but this version of skdirdp supports version "
+                    f"its schema has version {stored}, but this version of skdirdp supports "
                     f"{schema.SCHEMA_VERSION}; use the version that wrote it, or a newer one"
                 )
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
