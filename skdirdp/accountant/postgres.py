@@ -63,56 +63,7 @@ _PARAMETER = re.compile(
     r"|connect_timeout|keepalives(_idle|_interval|_count)?|tcp_user_timeout"
 )
 
-_FUNCTIONS = (
-    """
-    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        RAISE EXCEPTION USING MESSAGE =
-            TG_OP || ' on ' || TG_TABLE_NAME || ' is not allowed: a ledger only grows';
-    END $$
-    """,
-    # Runs with the permissions of the owner, because nobody else may update the head.
-    """
-    CREATE FUNCTION follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = skdirdp, pg_temp AS $$
-    BEGIN
-        IF NEW.username IS DISTINCT FROM session_user AND NOT pg_has_role(session_user,
-            (SELECT nspowner FROM pg_namespace WHERE nspname = 'skdirdp'), 'MEMBER')
-        THEN
-            RAISE EXCEPTION 'a charge has to be under the name of whoever makes it';
-        END IF;
-        UPDATE heads SET entries = NEW.id, hash = NEW.hash
-        WHERE ledger = NEW.ledger AND entries = NEW.id - 1;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'a charge has to follow the last one';
-        END IF;
-        RETURN NULL;
-    END $$
-    """,
-    """
-    CREATE FUNCTION follow_charges() RETURNS trigger LANGUAGE plpgsql
-    SET search_path = skdirdp, pg_temp AS $$
-    BEGIN
-        IF NEW.ledger <> OLD.ledger OR NEW.entries <> OLD.entries + 1 OR NOT EXISTS (
-            SELECT FROM charges
-            WHERE ledger = NEW.ledger AND id = NEW.entries AND hash = NEW.hash)
-        THEN
-            RAISE EXCEPTION 'the head of a ledger follows its charges';
-        END IF;
-        RETURN NEW;
-    END $$
-    """,
-)
-_TRIGGERS = {
-    "charges_follow": "AFTER INSERT ON charges FOR EACH ROW EXECUTE FUNCTION follow()",
-    "charges_stay": "BEFORE UPDATE OR DELETE ON charges FOR EACH ROW EXECUTE FUNCTION refuse()",
-    "charges_are_kept": "BEFORE TRUNCATE ON charges EXECUTE FUNCTION refuse()",
-    "heads_follow": "BEFORE UPDATE ON heads FOR EACH ROW EXECUTE FUNCTION follow_charges()",
-    "heads_stay": "BEFORE DELETE ON heads FOR EACH ROW EXECUTE FUNCTION refuse()",
-    "heads_are_kept": "BEFORE TRUNCATE ON heads EXECUTE FUNCTION refuse()",
-    "ledgers_stay": "BEFORE UPDATE OR DELETE ON ledgers FOR EACH ROW EXECUTE FUNCTION refuse()",
-    "ledgers_are_kept": "BEFORE TRUNCATE ON ledgers EXECUTE FUNCTION refuse()",
-}
+_FUNCTIONS_AND_TRIGGERS = schema.read_sql("postgres_triggers.sql")
 
 # Sent as one message. Settings are local to the transaction, so that a connection pooler can be
 # used. READ COMMITTED: reads after the lock was obtained see what the last transaction that held
@@ -301,7 +252,8 @@ class PostgresSession(schema.Session):
             " WHERE relnamespace = to_regnamespace('skdirdp')"
             " AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
         )
-        if {name for (name,) in rows} != set(_TRIGGERS):
+        triggers = [sql for sql in _FUNCTIONS_AND_TRIGGERS if sql.startswith("CREATE TRIGGER")]
+        if {name for (name,) in rows} != {sql.split()[2] for sql in triggers}:
             raise schema.UnusableError("its triggers were changed")
 
 
@@ -364,8 +316,7 @@ class PostgresStorage:
                 session.execute(
                     "INSERT INTO layout VALUES (:version)", version=schema.SCHEMA_VERSION
                 )
-                triggers = (f"CREATE TRIGGER {name} {sql}" for name, sql in _TRIGGERS.items())
-                for statement in (*schema.TABLES, *_FUNCTIONS, *triggers):
+                for statement in (*schema.TABLES, *_FUNCTIONS_AND_TRIGGERS):
                     session.execute(statement)
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             if rows:
