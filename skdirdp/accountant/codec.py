@@ -328,7 +328,6 @@ def _parse_key(key: str) -> tuple[str | None, str, str]:
 
 
 def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
-    """Return the charges of a ledger with their origins."""
     entries = []
     for charge in charges:
         prefix, origin, key = _parse_key(charge.key)
@@ -381,7 +380,6 @@ def _digest(content: dict[str, Any]) -> str:
 
 
 def as_csv(accountant: Any) -> str:
-    """Return the charges as rows for a spreadsheet."""
 
     def cell(value: Any) -> Any:
         if isinstance(value, datetime):

@@ -349,7 +349,6 @@ class Ledger:
 
 
 def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
-    """Return the storage at a path or address."""
     if not isinstance(path, str) or not is_url(path):
         path = os.fsdecode(path)
         if looks_like_address(path):

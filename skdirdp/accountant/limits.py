@@ -85,7 +85,6 @@ class Exposure:
             return all(curve.holds(epsilon, delta) for curve in self.curves())
 
     def rdp(self, order: float) -> float:
-        """Return the Renyi divergence of one order."""
         products = self.large_products()
         if not products:
             return float(self.composition().rdp(order))
@@ -195,7 +194,6 @@ def _largest(parts: list[Counter[str]]) -> list[Counter[str]]:
 
 
 def sums_key(split: Split | None, spec: str) -> tuple[str, str, str]:
-    """Return the key of a kind of charge in `Sums`."""
     return (split.identity, split.part, spec) if split else ("", "", spec)
 
 
@@ -328,7 +326,6 @@ class Limit:
     def refusal(
         self, spec: str, releases: int, label: str | None, before: Spending, after: Spending
     ) -> str:
-        """Explain why a charge is not admitted."""
         name = repr(label) if label else "this charge"
         return (
             f"{name} {self._reason(spec, releases, before, after)}. Nothing was charged or "
@@ -337,7 +334,6 @@ class Limit:
         )
 
     def admits(self, spent: Spending) -> bool:
-        """Return whether all these charges may be made."""
         exposures = spent.exposures()  # raises if the ledger has no total
         return self.epsilon == math.inf or all(map(self._admits, exposures))
 
@@ -374,7 +370,6 @@ class Limit:
         return max(exposure.rdp(self.order) for exposure in spent.exposures())
 
     def total(self, spent: Spending, delta: float) -> float:
-        """Return the epsilon that is guaranteed at delta."""
         total = max(exposure.epsilon(delta) for exposure in spent.exposures())
         if self.order is not None or delta < self.delta:
             return total
@@ -456,7 +451,6 @@ class AdaptiveLimit(Limit):
 
 @lru_cache(maxsize=64)
 def limit_for(parameters: LimitParameters) -> Limit:
-    """Return the limit with these parameters."""
     # Renyi divergences of one order add up adaptively too, without a filter: Feldman and Zrnic
     # (2021).
     is_filter = parameters.adaptive and parameters.epsilon is not None and parameters.order is None

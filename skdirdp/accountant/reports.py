@@ -179,7 +179,6 @@ def _both_ends(rows: Sequence[Any], most: int) -> list[tuple[int, Any]]:
 
 
 def history_row(charge: Charge, limit: Limit) -> HistoryRow:
-    """Return the row of a charge in the history."""
     mechanism = decode(charge.spec)
     stored = {
         "time": charge.time,
@@ -389,7 +388,6 @@ def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = F
 
 
 def _facts(accountant: Any) -> LedgerFacts:
-    """Return the facts of the statement."""
     accountant._spent()  # raises for charges beyond the limit
     charges = accountant._charges()
     header = accountant._ledger.header
@@ -411,7 +409,6 @@ def _facts(accountant: Any) -> LedgerFacts:
 
 
 def limit_text(accountant: Any) -> str:
-    """Describe the limit."""
     limit = accountant.epsilon
     return "none" if limit is None else f"ε = {number(limit)} at {_terms(accountant)}"
 
@@ -432,7 +429,6 @@ def used_epsilon(accountant: Any) -> float:
 
 
 def is_within_limit(accountant: Any, used: float) -> bool:
-    """Return whether the used part is within the limit."""
     return accountant.epsilon is None or used <= accountant.epsilon * (1 + _ROUNDING)
 
 
@@ -467,7 +463,6 @@ def _strength_note(accountant: Any) -> str:
 
 
 def _page(accountant: Any) -> str:
-    """Return the HTML page of a ledger."""
     charges, stated = accountant._charges(), _facts(accountant)
     facts = [("limit", limit_text(accountant)), *spending_texts(accountant)]
     facts.append(("charges", str(len(charges))))

@@ -314,7 +314,6 @@ class Contour:
         return self.tilt + 1j * np.append(0.0, self.u)
 
     def plus(self, kinds: Kinds, squares: float) -> "Contour":
-        """Return the contour with more pairs."""
         more = condense(kinds, squares, self.condensed.scale)
         smooth, bounded = sum_cumulants(more.residual_pairs, self.nodes, rough=False)
         return replace(

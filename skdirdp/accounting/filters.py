@@ -174,7 +174,6 @@ class PrivacyFilter(AttackBounds):
         }
 
     def nothing(self) -> Usage:
-        """Return the usage before the first release."""
         return tuple({} for budgets in self.budgets.values() for _ in budgets)
 
     def add(self, usage: Usage, kind: PrivacyCurves, number: int) -> Usage:
@@ -191,7 +190,6 @@ class PrivacyFilter(AttackBounds):
         )
 
     def share(self, counts: Counts) -> Fraction:
-        """Share of the limit that releases use."""
         usage = self.nothing()
         for kind, number in counts.items():
             usage = self.add(usage, kind, number)

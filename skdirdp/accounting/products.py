@@ -113,7 +113,6 @@ class PairProduct:
 
     @cached_property
     def max_loss(self) -> float:
-        """Largest loss of the product."""
         if self._squares > 0 or not self._kinds.keys() <= {"laplace", "response"}:
             return np.inf
         losses = fsum(x for loss, _, counts in self._kinds.values() for x in loss * counts)
@@ -402,7 +401,6 @@ class LargeProduct(DirectionCurves):
 
     @classmethod
     def nothing(cls) -> "LargeProduct":
-        """Return the curves of no release."""
         product = PairProduct()
         return cls(product, product, 0.0)
 

@@ -38,7 +38,6 @@ _COLUMNS = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the commands on ledgers to the parser."""
     about = "create, show, verify, export, report and merge ledgers"
     parser = add_command(commands, "ledger", about)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -68,18 +67,15 @@ def add_to(commands: Any) -> None:
 
 
 def add_command(commands: Any, name: str, about: str) -> argparse.ArgumentParser:
-    """Add a command with its description."""
     return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the output file."""
     about = "output; an existing file is replaced"
     parser.add_argument("--output", "-o", metavar="FILE", help=about)
 
 
 def _add(actions: Any, name: str, run: Callable[[Any], int], about: str) -> argparse.ArgumentParser:
-    """Add an action on a ledger."""
     parser = add_command(actions, name, about)
     parser.add_argument("ledger", metavar="LEDGER", help=_LEDGER_HELP)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -110,7 +106,6 @@ def _add_create(actions: Any) -> None:
 
 
 def real_number(text: str) -> float:
-    """Parse a number of the command line."""
     try:
         value = float(text)
     except ValueError:
@@ -121,7 +116,6 @@ def real_number(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """Parse a whole number of the command line."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number; got {text!r}")
     return int(text)
@@ -208,7 +202,6 @@ def _describe_spending(accountant: Any, spending: dict[str, Any]) -> list[str]:
 
 
 def _print(options: Any, result: dict[str, Any], lines: list[str]) -> int:
-    """Print a result as JSON or as lines."""
     if options.json:
         print(json.dumps(_plain(result), indent=1, allow_nan=False))
     else:

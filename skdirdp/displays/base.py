@@ -53,7 +53,6 @@ class Display:
 
 
 def new_axes(*shape: int, **options: Any) -> Any:
-    """Return the axes of a new figure."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:

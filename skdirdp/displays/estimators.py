@@ -225,7 +225,6 @@ class EffectsDisplay(Display):
 
 
 def _find_feature(estimator: Any, feature: int | str) -> tuple[int, str]:
-    """Return the position and the name of a feature."""
     known = list(getattr(estimator, "feature_names_in_", []))
     n_features = estimator.n_features_in_
     if isinstance(feature, str):

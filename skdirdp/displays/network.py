@@ -112,7 +112,6 @@ class BayesNetDisplay(Display):
         return cls(parents, tables, states).plot(ax=ax, **options)
 
     def figure_size(self) -> np.ndarray:
-        """Return the width and height of a figure, in inches."""
         positions = np.array([*layered(self.parents)[0].values()])
         return np.maximum(_MIN_INCHES, np.multiply(np.ptp(positions, axis=0) + 1, _INCHES))
 
@@ -313,7 +312,6 @@ class MarginsDisplay(Display):
         return cls(wanted, distances).plot(ax=ax, **options)
 
     def figure_size(self) -> np.ndarray:
-        """Return the width and height of a figure, in inches."""
         return np.maximum((4.5, 3.8), 0.55 * len(self.columns) + np.array([2.0, 1.4]))
 
     def _draw(self, ax: Any, **options: Any) -> None:

@@ -355,7 +355,6 @@ def _repeated(mechanism: PrivacyCurves, releases: int, name: str | None) -> tupl
 
 
 def _fitted_report(estimator: Any) -> Any:
-    """Return the privacy report of a fitted estimator."""
     check_is_fitted(estimator)
     report = getattr(estimator, "privacy_", None)
     if report is None:
@@ -502,7 +501,6 @@ class LedgerDisplay(Display):
         return display.plot(ax=ax, **line_options)
 
     def figure_size(self) -> tuple[float, float]:
-        """Return the width and height of a figure, in inches."""
         return 8.0, 4.8
 
     def _draw(self, ax: Any, **line_options: Any) -> None:

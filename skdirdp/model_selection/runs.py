@@ -174,7 +174,6 @@ class Run(NamedTuple):
 
 
 def draw_candidates(route: Route, generator: NoiseGenerator) -> list[int]:
-    """Return the number of the candidate of each run."""
     if route.name == "composition":
         return list(range(route.n_candidates))
     drawn = []

@@ -43,7 +43,6 @@ def stacks_by_shape(arrays: Sequence[np.ndarray]) -> Iterator[tuple[list[int], n
 
 
 def is_whole(values: np.ndarray) -> bool:
-    """Return whether all values are whole numbers."""
     flat = values.reshape(-1)
     blocks = (flat[rows] for rows in row_blocks(flat.size, 1, _WHOLE_ENTRIES))
     return all(bool((block == np.rint(block)).all()) for block in blocks)
@@ -106,7 +105,6 @@ class DenseRows:
             return block[:, 0]
 
     def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
-        """Add each row to the sums of its group, in place."""
         if csc_matvecs is None:
             np.add.at(sums, groups, self.entries)
             return
@@ -238,13 +236,11 @@ class GroupSums:
         self._most += most
 
     def _move(self) -> None:
-        """Move the sums in single precision to the sums in double precision."""
         if self._whole is not None:
             self._sums += self._whole
         self._whole, self._most = None, 0.0
 
     def table(self) -> np.ndarray:
-        """Return the sums of all blocks."""
         self._move()
         return self._sums
 

@@ -545,7 +545,6 @@ def observed_labels(label_counts: Counter[Hashable]) -> list[Hashable]:
 
 
 def category_counts(label_counts: Counter[Hashable], categories: list, wanted: str) -> np.ndarray:
-    """Return the number of records in each category."""
     if not label_counts.keys() <= set(categories):
         raise ValueError(f"x must contain {wanted}; some records are outside that domain")
     return np.array([label_counts[label] for label in categories], dtype=np.int64)

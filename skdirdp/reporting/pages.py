@@ -125,7 +125,6 @@ def page(title: str, body: Iterable[Any]) -> str:
 
 
 def section(title: str, *children: Any) -> Markup:
-    """Return a section with a heading."""
     return tag("section", tag("h2", title), *children)
 
 
@@ -325,7 +324,6 @@ def crosstab_page(
 
 
 def quality_page(quality: Any) -> str:
-    """Return the page of a `QualityReport`."""
     privacy, measured = quality.privacy, quality.measured_privacy
     found = [tag("li", tag("span", text, class_="warn")) for text in quality.warnings]
     warned = tag("ul", *found) if found else tag("p", "None.")
@@ -381,7 +379,6 @@ def measured_statement(sentence: str) -> str:
 
 
 def _errors_table(errors: Any, sources: Sequence[str]) -> Markup:
-    """Return a table of the errors of margins."""
     names = ["columns", "cells", *sources]
     shown = [f"± {name}" if name == "noise" else name for name in names]
     rows = [

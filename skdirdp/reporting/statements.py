@@ -145,7 +145,6 @@ def exceptions_to(not_covered: Sequence[str]) -> list[str]:
 
 
 def attack_sentences(claim: Claim, attacks: AttackBounds) -> str:
-    """Return bounds on attacks as sentences."""
     rate, few = float(attacks.true_positive_rate(EXAMPLE_RATE)), percent_up(EXAMPLE_RATE)
     return (
         "Suppose that somebody knows everything else, and tries to find out "
@@ -320,5 +319,4 @@ def visible(text: object) -> str:
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """Shorten a string to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

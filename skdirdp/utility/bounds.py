@@ -612,7 +612,6 @@ def _round_up_rows(rows: float) -> int:
 
 
 def _check_distribution(p: ArrayLike) -> np.ndarray:
-    """Validate a vector of probabilities."""
     p = np.asarray(p, dtype=float)
     if p.ndim != 1 or not np.all(p >= 0) or abs(p.sum() - 1) > 1e-9:
         raise ValueError("p must be a vector of probabilities that sum to 1")
@@ -620,7 +619,6 @@ def _check_distribution(p: ArrayLike) -> np.ndarray:
 
 
 def _check_r_alpha(r: float, alpha: float) -> tuple[float, float]:
-    """Validate the parameters of a Dirichlet release."""
     return check_real("r", r, above=0), check_real("alpha", alpha, above=0)
 
 
