@@ -379,7 +379,7 @@ class Limit:
 
     def summary(self, spent: Spending | None) -> str:
         """Describe the spending briefly; None if it is not known without much work."""
-        if spent is None or not all(e.is_cheap(self.delta) for e in spent.exposures()):
+        if spent is None or not all(each.is_cheap(self.delta) for each in spent.exposures()):
             return "; total() composes them"
         at = f" at delta {self.delta}" if self.epsilon == math.inf or self.order else ""
         return f", total epsilon {ceil_text(self.total(spent, self.delta))}{at}"

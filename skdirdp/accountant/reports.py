@@ -115,7 +115,7 @@ class History(list[Mapping[str, Any]]):
 
     def _totals(self) -> list[float] | None:
         if self._running_total is not None and 0 < len(self) <= self._SHOWN:
-            with suppress(ValueError):  # a ledger without a total, or out of reach
+            with suppress(ValueError):  # an unreachable ledger, or one without a total
                 return self._running_total(after=range(1, len(self) + 1))
         return None
 
@@ -352,7 +352,7 @@ class ReportsMixin:
     def _repr_html_(self) -> str:
         try:
             return str(_card(self))
-        except ValueError:  # a ledger out of reach, or without a total
+        except ValueError:  # an unreachable ledger, or one without a total
             return str(tag("div", repr(self)))
 
 

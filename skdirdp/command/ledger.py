@@ -136,8 +136,8 @@ def open_ledger(place: str, name: str | None = None) -> PrivacyAccountant:
     if not _exists(place, name):
         where = f"there is no ledger at {without_password(place)}"
         if is_url(place):
-            where += f" called {name}" if name else " called default; choose another by --name"
-        raise CommandError(f"{where}; create one by skdirdp ledger create", EXIT_DAMAGED)
+            where += f" called {name}" if name else " called default; choose another with --name"
+        raise CommandError(f"{where}; create one with skdirdp ledger create", EXIT_DAMAGED)
     return PrivacyAccountant(path=place, name=name)
 
 

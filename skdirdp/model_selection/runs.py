@@ -25,7 +25,6 @@ from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.sampling import bernoulli
 from ..pipeline import PrivatePipeline
 from ..pipeline.inputs import find_schema
-from ..schema import Schema
 from .planning import Route, SearchPlan
 from .scoring import GRID, PrivateScorer, rank_table, score_table, set_range
 
@@ -71,18 +70,13 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
         for name, value in {**estimator.get_params(deep=True), **each}.items():
             if name.split("__")[-1] == "max_rows" and value not in (None, 1, max_rows):
                 raise ValueError(f"{name} must be 1 inside a search: {ROWS_ONLY}")
-        if each:
-            _check_same_persons(schema, find_schema(clone(estimator).set_params(**each)))
-
-
-def _check_same_persons(schema: Schema | None, other: Schema | None) -> None:
-    """Raise an error if the schemas of candidates identify people differently."""
-    names = ("person", "max_rows", "missing_values")
-    if any(getattr(schema, name, None) != getattr(other, name, None) for name in names):
-        raise ValueError(
-            "the schemas of all candidates must have the same person, max_rows and missing_values, "
-            "because all candidates protect the same people; some differ"
-        )
+        other = find_schema(clone(estimator).set_params(**each)) if each else schema
+        names = ("person", "max_rows", "missing_values")
+        if any(getattr(schema, name, None) != getattr(other, name, None) for name in names):
+            raise ValueError(
+                "the schemas of all candidates must have the same person, max_rows and "
+                "missing_values, because all candidates protect the same people; some differ"
+            )
 
 
 def make_candidate(

@@ -74,7 +74,7 @@ class DenseRows:
         return DenseRows(self.entries[mask])
 
     def with_rows(self, mask: np.ndarray, rows: Any) -> "DenseRows":
-        """Return the block with the rows of a mask replaced; its memory is used again."""
+        """Return the block with the rows of a mask replaced; its memory is reused."""
         self.entries[mask] = rows.entries
         return DenseRows(self.entries)
 

@@ -32,7 +32,7 @@ from ..schema import record_wise
 from . import contexts
 from .check import check_pipeline
 from .inputs import FitInputs, labelled_records, read_inputs
-from .public_steps import hide_records, reachable, show_classes, takes_table
+from .public_steps import reachable, restore_classes, takes_table, use_made_up_records
 
 
 @dataclass(frozen=True)
@@ -379,11 +379,11 @@ class PrivatePipeline(Pipeline):
                 return self._fit_jointly(fit, X, y, params, leaking)
             try:
                 if is_private:
-                    hide_records(self)
+                    use_made_up_records(self)
                 inputs = self._open(X, y, params)
                 result = fit(self, inputs.X, inputs.y, **inputs.params)
             finally:
-                show_classes(self)
+                restore_classes(self)
             self.privacy_ = self._report((), leaking, ())
             return result
 
@@ -404,7 +404,7 @@ class PrivatePipeline(Pipeline):
             charge(self, *plan.joint.as_charge(), common_unit(each.unit for each in plan.plans))
         with paid.active():
             result = fit(copy, inputs.X, inputs.y, **inputs.params)
-        show_classes(copy)
+        restore_classes(copy)
         report = self._report(mechanisms, [*leaking, *plan.not_covered], tuple(paid.reports))
         # Both are set at once, so that other threads see a report that matches the steps.
         self.__dict__.update(steps=copy.steps, privacy_=report)
@@ -460,7 +460,7 @@ class PrivatePipeline(Pipeline):
     def _copy(self, stage: ReleaseContext, prefix: "_Prefix") -> "PrivatePipeline":
         copy = clone(self)
         if np.isfinite(self.epsilon):
-            hide_records(copy, reachable(self))
+            use_made_up_records(copy, reachable(self))
         copy.memory = prefix
         copy._stage = stage
         return copy

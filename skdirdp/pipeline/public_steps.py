@@ -41,7 +41,7 @@ _WHILE_FITTED: dict[str, dict[str, Any]] = {
 }
 
 
-def hide_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
+def use_made_up_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
     """Let the steps of a pipeline that learn nothing be fitted to made-up records."""
     # The steps, and those inside them, are changed in place, except the `shared` ones.
     for path, part in pipe.get_params(deep=True).items():
@@ -82,15 +82,15 @@ def reachable(estimator: Any) -> list[Any]:
     return list(estimators.values())
 
 
-def show_classes(pipe: Any) -> None:
-    """Undo `hide_records`; also for estimators that were cloned and fitted since."""
+def restore_classes(pipe: Any) -> None:
+    """Undo `use_made_up_records`; also for estimators that were cloned and fitted since."""
     for part in reachable(pipe):
         if type(part) is not original_class(part):
             part.__class__ = original_class(part)
 
 
 def original_class(step: Any) -> type:
-    """Return the class of a step before `hide_records`."""
+    """Return the class of a step before `use_made_up_records`."""
     return getattr(type(step), "_hidden_class", type(step))
 
 

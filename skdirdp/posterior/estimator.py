@@ -371,7 +371,11 @@ class PosteriorPlan:
         self.n_samples, gamma = int(counted.counts.sum()), float(estimator.gamma)
         self.prior = np.broadcast_to(check_prior(estimator.prior), counted.counts.shape)
         self._counts, self._mechanism = counted.counts, mechanism
-        self._epsilon = _per_record(epsilon, unit)
+        # Divided by the number of records that a person replaces, rounded down.
+        share = epsilon / unit.max_rows
+        if np.isfinite(share) and Fraction(share) * unit.max_rows > Fraction(epsilon):
+            share = math.nextafter(share, 0.0)
+        self._epsilon = share
         sizes = mechanism, tuple(self.prior.tolist()), self.n_samples
         exact = estimator.calibration == "exact" and mechanism != "ehdl"
         method, scale, loss = _calibrate(*sizes, self._epsilon, gamma, exact)
@@ -431,14 +435,6 @@ def _calibrate(
     choose = hellinger.exact_exponent if exact else hellinger.paper_exponent
     exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
     return "paper" if not exact else "bounded" if exponent.loss is None else "exact", *exponent
-
-
-def _per_record(epsilon: float, unit: Unit) -> float:
-    """Divide epsilon by the number of records that a person replaces, rounded down."""
-    share = epsilon / unit.max_rows
-    if np.isfinite(share) and Fraction(share) * unit.max_rows > Fraction(epsilon):
-        share = math.nextafter(share, 0.0)
-    return share
 
 
 def laplace_scale(mechanism: str, n_categories: int, epsilon: float) -> float:

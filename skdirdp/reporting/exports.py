@@ -22,7 +22,7 @@ from .statements import (
     visible,
 )
 
-_CURATORS_FIELDS = (
+_CURATOR_FIELDS = (
     "data_curators",
     "description",
     "intended_use",
@@ -56,7 +56,7 @@ def registry_entry(
     model |= {"data_source_type": "Static"} | ({} if several else {"release_type": "One release"})
     return {
         "deployment": {
-            "basic": {"name": name, **dict.fromkeys(_CURATORS_FIELDS)},
+            "basic": {"name": name, **dict.fromkeys(_CURATOR_FIELDS)},
             "dp_variant": {
                 "variant_name": variant,
                 "unprotected_quantities": " ".join(exceptions_to(not_covered)) or None,

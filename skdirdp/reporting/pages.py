@@ -159,8 +159,8 @@ def in_plain_words(
     what: str = "the model",
     note: str = "",
 ) -> Markup:
-    """Return the section that answers what is protected, against whom, how strongly, what not."""
-    # `note` is added to the answer of how strongly.
+    """Return the section on what is protected, against whom and how strongly, and what is not."""
+    # `note` is added to the answer to "How strongly?".
     title = "In plain words"
     if not claim.holds:
         return section(title, tag("p", f"Nothing is protected: {what} was made without noise."))
