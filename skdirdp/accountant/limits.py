@@ -272,12 +272,9 @@ def _is_ordinary(mechanism: Any, releases: int) -> bool:
 def _is_computable(mechanism: Any, releases: int, limit: LimitParameters) -> bool:
     composition = Composition([(mechanism, releases)])
     with np.errstate(all="ignore"):
-        numbers = (
-            float(composition.delta(1.0)),
-            composition.epsilon(limit.delta),
-            float(np.max(composition.rdp(_ORDERS))),
-        )
-    return not any(map(math.isnan, numbers))
+        numbers: list[Any] = [composition.delta(1.0), composition.epsilon(limit.delta)]
+        numbers.append(np.max(composition.rdp(_ORDERS)))
+        return not any(map(math.isnan, numbers))
 
 
 class Limit:

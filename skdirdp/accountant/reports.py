@@ -436,12 +436,9 @@ def spending_texts(accountant: Any) -> list[tuple[str, str]]:
     """Describe the total and the used and remaining parts of the limit, as names and strings."""
     used = used_epsilon(accountant)
     if accountant._limit.is_share:
-        spent, left = in_percent(used / accountant.epsilon)
-        return [
-            ("total", f"{limit_text(accountant)}, the limit" if len(accountant) else "ε = 0"),
-            ("used", f"{spent} of the limit"),
-            ("left", f"{left} of the limit"),
-        ]
+        shares = zip(("used", "left"), in_percent(used / accountant.epsilon), strict=True)
+        total = f"{limit_text(accountant)}, the limit" if len(accountant) else "ε = 0"
+        return [("total", total), *((name, f"{share} of the limit") for name, share in shares)]
     texts = [("used", f"ε = {rounded_up(used)} at {_terms(accountant)}")]
     if accountant.epsilon is not None:
         difference = max(accountant.epsilon - used, 0.0) if math.isfinite(used) else 0.0
@@ -479,11 +476,8 @@ def _page(accountant: Any) -> str:
         warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
         warnings.append("The ledger has no limit: it records charges and rejects none.")
-    body = [
-        pages.not_covered(warnings),
-        pages.statement(ledger_statement(stated)),
-        pages.facts(facts),
-    ]
+    body = [pages.not_covered(warnings), pages.statement(ledger_statement(stated))]
+    body.append(pages.facts(facts))
     if charges:
         note, what = _strength_note(accountant), "what was published"
         body.insert(0, pages.in_plain_words(stated.claim, accountant, what=what, note=note))

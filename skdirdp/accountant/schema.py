@@ -282,11 +282,8 @@ def insert_header(session: Session, header: Header) -> None:
         " :epsilon, :delta, :order, :adaptive, :name, :adjacency, :unit, :origin)",
         **values,
     )
-    session.execute(
-        "INSERT INTO heads (ledger, entries, hash) VALUES (:ledger, 0, :hash)",
-        ledger=header.number,
-        hash=header_hash(header),
-    )
+    sql = "INSERT INTO heads (ledger, entries, hash) VALUES (:ledger, 0, :hash)"
+    session.execute(sql, ledger=header.number, hash=header_hash(header))
 
 
 def select_header(session: Session, number: int) -> tuple[Header, int, str, tuple[str | None, str]]:
@@ -309,12 +306,9 @@ def select_header(session: Session, number: int) -> tuple[Header, int, str, tupl
 
 def insert_charge(session: Session, header: Header, entry: tuple[Any, ...], hash_: str) -> None:
     names = ", ".join(f":{name}" for name in ENTRY)
-    session.execute(
-        f"INSERT INTO charges (ledger, {_CHARGE_COLUMNS}, hash) VALUES (:ledger, {names}, :hash)",
-        ledger=header.number,
-        hash=hash_,
-        **dict(zip(ENTRY, entry, strict=True)),
-    )
+    values = dict(zip(ENTRY, entry, strict=True))
+    sql = f"INSERT INTO charges (ledger, {_CHARGE_COLUMNS}, hash) VALUES (:ledger, {names}, :hash)"
+    session.execute(sql, ledger=header.number, hash=hash_, **values)
     session.head = (header.identity, entry[0], hash_)
 
 

@@ -186,14 +186,9 @@ class CondensedPairs:
     residual_pairs: Kinds  # pairs in neither series, evaluated one by one
 
     def __add__(self, more: "CondensedPairs") -> "CondensedPairs":
-        return CondensedPairs(
-            self.scale,
-            self.smooth + more.smooth,
-            self.bounded + more.bounded,
-            self.squares + more.squares,
-            max(self.largest, more.largest),
-            merge_kinds(self.residual_pairs, more.residual_pairs),
-        )
+        sums = self.smooth + more.smooth, self.bounded + more.bounded, self.squares + more.squares
+        residual = merge_kinds(self.residual_pairs, more.residual_pairs)
+        return CondensedPairs(self.scale, *sums, max(self.largest, more.largest), residual)
 
     @cached_property
     def error(self) -> float:

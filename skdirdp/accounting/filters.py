@@ -154,14 +154,6 @@ class PrivacyFilter(AttackBounds):
     """Filter that admits releases while all of them together are (epsilon, delta)-DP.
 
     It is created for the kind of the first release, and the number of releases in its charge.
-
-    Examples
-    --------
-    >>> from skdirdp.accounting import PureDP
-    >>> from skdirdp.accounting.filters import PrivacyFilter
-    >>> privacy_filter = PrivacyFilter(PureDP(0.5), 1, epsilon=2.0, delta=1e-5)
-    >>> privacy_filter.admits({PureDP(0.5): 4}), privacy_filter.admits({PureDP(0.5): 5})
-    (True, False)
     """
 
     def __init__(self, first: PrivacyCurves, releases: int, epsilon: float, delta: float):

@@ -327,12 +327,8 @@ def _profile_table(curves: PrivacyCurves) -> ProfileTable:
 @lru_cache(maxsize=64)
 def _max_profile_table(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
     """Tabulate the maximum of several profiles; a `OneOf` counts as its alternatives."""
-    single = [
-        each
-        for curves in alternatives
-        for each in (curves.alternatives if isinstance(curves, OneOf) else (curves,))
-    ]
-    tables = [_profile_table(each) for each in single]
+    groups = (each.alternatives if isinstance(each, OneOf) else (each,) for each in alternatives)
+    tables = [_profile_table(curves) for group in groups for curves in group]
     epsilon = np.unique(np.concatenate([table.epsilon for table in tables]))
     return ProfileTable(epsilon, np.max([table.delta(epsilon) for table in tables], axis=0))
 

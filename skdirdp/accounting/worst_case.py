@@ -190,8 +190,5 @@ def combine(cases: Iterable[tuple[WorstCase, int]]) -> WorstCase:
             for pair, count in case.profile:
                 profile[pair] += count * times
         log_survival += times * case.log_survival
-    return WorstCase(
-        renyi=tuple(renyi.items()),
-        profile=None if profile is None else tuple(profile.items()),
-        failure=float(-np.expm1(log_survival)),
-    )
+    pairs = None if profile is None else tuple(profile.items())
+    return WorstCase(tuple(renyi.items()), pairs, float(-np.expm1(log_survival)))

@@ -43,13 +43,8 @@ def add_to(commands: Any) -> None:
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _add_create(actions)
     show = _add(actions, "show", _show, "show the limit, what is used of it, and the last charges")
-    show.add_argument(
-        "--last",
-        type=whole_number,
-        default=_ROWS,
-        metavar="N",
-        help=f"number of charges (default: {_ROWS})",
-    )
+    about = f"number of charges (default: {_ROWS})"
+    show.add_argument("--last", type=whole_number, default=_ROWS, metavar="N", help=about)
     total = _add(actions, "total", _total, "compute the total of all charges")
     total.add_argument("--delta", type=real_number, help="delta (default: that of the ledger)")
     about = "check that no charge was changed or removed, and that the limit is kept"
@@ -248,16 +243,10 @@ def _show(options: Any) -> int:
 
 
 def _cells(number: int, row: Any) -> list[object]:
-    return [
-        number,
-        f"{row['time']:%Y-%m-%d %H:%M}",
-        row["user"] or "",
-        row["label"] or "",
-        "" if row["split"] is None else f"{row['split']}: {row['part']}",
-        f"{row['mechanism']}({row['parameters']})",
-        row["releases"],
-        rounded_up(row["epsilon"]),
-    ]
+    part = "" if row["split"] is None else f"{row['split']}: {row['part']}"
+    who = (f"{row['time']:%Y-%m-%d %H:%M}", row["user"] or "", row["label"] or "", part)
+    mechanism = f"{row['mechanism']}({row['parameters']})"
+    return [number, *who, mechanism, row["releases"], rounded_up(row["epsilon"])]
 
 
 def _total(options: Any) -> int:

@@ -349,15 +349,10 @@ class BudgetCurveDisplay(Display):
         else:
             score_name = getattr(scoring, "__name__", "score")
         scores = [[score(epsilon) for _ in range(n_repeats)] for epsilon in budgets.tolist()]
-        return cls.from_results(
-            budgets,
-            scores,
-            reference=score(np.inf) if reference is True else reference,
-            score_name=score_name,
-            name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            **line_options,
-        )
+        reference = score(np.inf) if reference is True else reference
+        name = type(estimator).__name__ if name is None else name
+        options = {"score_name": score_name, "name": name, "ax": ax, **line_options}
+        return cls.from_results(budgets, scores, reference=reference, **options)
 
     @classmethod
     def from_results(

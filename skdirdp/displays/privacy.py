@@ -489,15 +489,11 @@ class LedgerDisplay(Display):
         elif accountant.order is not None:
             terms = f"Renyi order {format_exact(accountant.order)}"
         shown = evenly_spaced(len(charges), max_points)
-        display = cls(
-            [row["time"] for row in charges] if by == "time" else range(1, len(charges) + 1),
-            ["no label" if row["label"] is None else row["label"] for row in charges],
-            shown,
-            np.array(accountant.running_total(delta, after=(shown + 1).tolist())),
-            limit,
-            f"{quantity} at {terms}",
-            by,
-        )
+        numbers = range(1, len(charges) + 1)
+        positions = [row["time"] for row in charges] if by == "time" else numbers
+        labels = ["no label" if row["label"] is None else row["label"] for row in charges]
+        totals = np.array(accountant.running_total(delta, after=(shown + 1).tolist()))
+        display = cls(positions, labels, shown, totals, limit, f"{quantity} at {terms}", by)
         return display.plot(ax=ax, **line_options)
 
     def figure_size(self) -> tuple[float, float]:

@@ -180,14 +180,10 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 f"{train.size} and {test.size} of n_samples={n_records}"
             )
         params = runs.candidate_params(self.estimator, params)
-        return SearchData(
-            candidates,
-            Records(*_take(X, y, train), _check_method_params(X, params, indices=train)),
-            _take(X, y, test),
-            Records(X, y, _check_method_params(X, params)),
-            test.size if is_public else None,
-            unit,
-        )
+        fitted = Records(*_take(X, y, train), _check_method_params(X, params, indices=train))
+        all_records = Records(X, y, _check_method_params(X, params))
+        n_test = test.size if is_public else None
+        return SearchData(candidates, fitted, _take(X, y, test), all_records, n_test, unit)
 
     def _warn_of_split(self) -> list[str]:
         """Warn of an iterable of splits, and return its parameter; splitters get no records."""
@@ -303,16 +299,11 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         not_covered = [name for name in dict.fromkeys(leaks) if name != "random_state"]
         if self._is_private and (self.random_state is not None or "random_state" in leaks):
             not_covered.append("random_state")
-        return SelectionReport(
-            *Budget.from_estimator(self).claimed(),
-            mechanisms=((plan.guarantee, 1),) if self._is_private else (),
-            not_covered=tuple(not_covered),
-            unit=unit,
-            route=plan.route.name,
-            n_candidates=plan.route.n_candidates,
-            run_epsilon=plan.budget.epsilon,
-            fit_epsilon=(plan.refit_budget if self._refits else plan.budget).epsilon,
-        )
+        fit = plan.refit_budget if self._refits else plan.budget
+        run = (plan.route.name, plan.route.n_candidates, plan.budget.epsilon, fit.epsilon)
+        mechanisms = ((plan.guarantee, 1),) if self._is_private else ()
+        budget = Budget.from_estimator(self).claimed()
+        return SelectionReport(*budget, mechanisms, tuple(not_covered), unit, None, *run)
 
     def __getattr__(self, name: str) -> Any:
         if name in _WITHHELD:

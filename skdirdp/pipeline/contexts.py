@@ -395,11 +395,8 @@ def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
     parameters = pipe.get_params(deep=True)
     lists = [(path, each) for path, each in parameters.items() if isinstance(each, (list, tuple))]
     unnamed = [(path, part) for path, parts in lists for part in private_estimators(parts)]
-    named = [
-        (path, value)
-        for path, value in parameters.items()
-        if hasattr(value, "get_params") and not isinstance(value, type)
-    ]
+    named = [(path, each) for path, each in parameters.items() if hasattr(each, "get_params")]
+    named = [(path, each) for path, each in named if not isinstance(each, type)]
     frozen = [f"{path}__" for path, part in named if isinstance(part, FrozenEstimator)]
     return unnamed + [part for part in named if not part[0].startswith(tuple(frozen))]
 

@@ -392,20 +392,11 @@ class PosteriorPlan:
         elif loss is not None and scale is not None and unit.max_rows == 1:
             bound = min(epsilon, loss * (1 + _LOSS_ROUNDING))
             guarantee = hellinger.enumerated_profile(*sizes, scale, gamma, bound, adjacency)
-        self.privacy = PosteriorPrivacy(
-            epsilon=epsilon,
-            delta=0.0,
-            order=None,
-            adjacency="replace",
-            mechanisms=((guarantee or PureDP(epsilon, adjacency), 1),),
-            not_covered=estimator._not_covered(counted.leaks),
-            name=mechanism,
-            calibration=method,
-            loss=loss if unit.max_rows == 1 else None,
-            exponent=scale,
-            unit=unit,
-            n_records=self.n_samples,
-        )
+        mechanisms = ((guarantee or PureDP(epsilon, adjacency), 1),)
+        facts = (mechanisms, estimator._not_covered(counted.leaks), unit, self.n_samples)
+        release: dict[str, Any] = {"name": mechanism, "calibration": method, "exponent": scale}
+        release["loss"] = loss if unit.max_rows == 1 else None
+        self.privacy = PosteriorPrivacy(epsilon, 0.0, None, "replace", *facts, **release)
 
     def draw(self, generator: NoiseGenerator | None) -> np.ndarray:
         """Draw noisy counts, after they were charged; the exact counts without a generator."""

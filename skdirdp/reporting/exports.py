@@ -23,12 +23,8 @@ from .statements import (
 )
 
 _CURATOR_FIELDS = (
-    "data_curators",
-    "description",
-    "intended_use",
-    "data_product_region",
-    "data_product_sector",
-    "publication_date",
+    *("data_curators", "description", "intended_use", "data_product_region"),
+    *("data_product_sector", "publication_date"),
 )
 
 
@@ -167,14 +163,9 @@ class QualityReport:
     def summary(self) -> pd.DataFrame:
         """Mean errors of the margins of one, two and three columns."""
         by_ways = self.errors.groupby("ways")
-        frame = pd.DataFrame(
-            {
-                "margins": by_ways.size(),
-                "in a table": by_ways["expected"].count(),
-                "expected": by_ways["expected"].mean(),
-                "largest expected": by_ways["expected"].max(),
-            }
-        )
+        expected = by_ways["expected"]
+        frame = pd.DataFrame({"margins": by_ways.size(), "in a table": expected.count()})
+        frame["expected"], frame["largest expected"] = expected.mean(), expected.max()
         if self.measured_privacy is not None:
             frame["measured"] = by_ways["measured"].mean()
             frame["noise"] = by_ways["noise"].mean() / frame["margins"] ** 0.5

@@ -347,20 +347,15 @@ def quality_page(quality: Any) -> str:
     ]
     single = errors[errors["ways"] == 1]
     several = errors[errors["ways"] > 1].sort_values(sources[:2][-1], ascending=False)
+    means = wide(table(names, rows, numbers=names))
+    largest = _errors_table(several.head(_MOST_ERRORS), sources)
+    note = tag("p", _NO_TABLE_TEXT, class_="soft small")
     parts = [
         facts(answers),
         section("Warnings", warned),
-        section(
-            "Errors by number of columns",
-            tag("p", _QUALITY_TEXT),
-            wide(table(names, rows, numbers=names)),
-        ),
+        section("Errors by number of columns", tag("p", _QUALITY_TEXT), means),
         section("Columns", _errors_table(single, sources)),
-        section(
-            "Largest errors of several columns",
-            _errors_table(several.head(_MOST_ERRORS), sources),
-            tag("p", _NO_TABLE_TEXT, class_="soft small"),
-        ),
+        section("Largest errors of several columns", largest, note),
     ]
     if measured is not None:
         text = "The measured errors were released with noise, within a budget of their own."
