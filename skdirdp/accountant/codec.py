@@ -277,9 +277,8 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
         message = f"adjacency must be {wanted}, as declared for the ledger; got {adjacency!r}"
         if is_person_level(header.adjacency) and not is_person_level(adjacency):
             message += (
-                f". The ledger protects all records of each {header.unit or PERSON}, but this "
-                "charge protects only single records. Pass groups to fit, or set max_rows; or use "
-                "a ledger with unit='record'. Nothing was charged or released"
+                f". The ledger protects all records of each {header.unit or PERSON}, the charge "
+                "single ones only. Pass groups to fit, set max_rows, or use a ledger with unit='record'"
             )
         raise ValueError(message)
     return spec

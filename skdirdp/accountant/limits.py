@@ -440,9 +440,8 @@ class AdaptiveLimit(Limit):
             f"does not fit into the limit of epsilon {self.epsilon} at delta {self.delta}, of "
             f"which {in_percent(self.share(before))[0]} is spent; alone it would cost epsilon "
             f"{ceil_text(alone)}. The limit holds for adaptively chosen charges; for a plan that "
-            "is fixed before the first release, adaptive=False admits more. Fits that find names "
-            "or words use a part of delta, of which an adaptive limit has little left after the "
-            "first charge: charge them first"
+            "is fixed before the first release, adaptive=False admits more. Charge fits that find "
+            "names or words first: later, an adaptive limit has little delta left for them"
         )
 
 

@@ -277,11 +277,9 @@ class Session(ABC):
 def insert_header(session: Session, header: Header) -> None:
     values = {**vars(header), **vars(header.limit), "adaptive": int(header.limit.adaptive)}
     del values["limit"]
-    session.execute(
-        f"INSERT INTO ledgers (id, {_HEADER_COLUMNS}) VALUES (:number, :identity, :created,"
-        " :epsilon, :delta, :order, :adaptive, :name, :adjacency, :unit, :origin)",
-        **values,
-    )
+    names = _HEADER_COLUMNS.replace("renyi_order", "order").split(", ")
+    marks = ", ".join(f":{name}" for name in ("number", *names))
+    session.execute(f"INSERT INTO ledgers (id, {_HEADER_COLUMNS}) VALUES ({marks})", **values)
     sql = "INSERT INTO heads (ledger, entries, hash) VALUES (:ledger, 0, :hash)"
     session.execute(sql, ledger=header.number, hash=header_hash(header))
 

@@ -186,10 +186,8 @@ class EffectsDisplay(Display):
         unknown = [name for name in columns if name not in estimator.coef_]
         if unknown:
             raise ValueError(f"columns must be columns of the model; {unknown[0]!r} is not one")
-        effects, deviations = (
-            {name: frames[name][label] for name in columns}
-            for frames in (estimator.coef_, estimator.coef_std_)
-        )
+        effects = {name: estimator.coef_[name][label] for name in columns}
+        deviations = {name: estimator.coef_std_[name][label] for name in columns}
         return cls(effects, deviations, label).plot(**options)
 
     def plot(self, ax: Any = None, **options: Any) -> "EffectsDisplay":

@@ -102,16 +102,13 @@ class BayesNetDisplay(Display):
         parents, tables, states = {}, {}, {}
         for node in wanted:
             parents[node] = tuple(p for p in structure[node] if p in chosen)
-            # Rare states that are counted together are one tuple.
-            names = [
-                f"{len(state)} rare" if isinstance(state, tuple) else _state_text(state)
-                for state in estimator.states_[node]
-            ]
+            names = list(map(_state_text, estimator.states_[node]))
             table, states[node] = _merge_states(estimator.probabilities_[node], names, max_states)
             tables[node] = _average_rows(table)
         return cls(parents, tables, states).plot(ax=ax, **options)
 
     def figure_size(self) -> np.ndarray:
+        """Return the width and height of a figure, in inches."""
         positions = np.array([*layered(self.parents)[0].values()])
         return np.maximum(_MIN_INCHES, np.multiply(np.ptp(positions, axis=0) + 1, _INCHES))
 
@@ -169,6 +166,8 @@ def _write(
 
 def _state_text(state: Hashable) -> str:
     """Return a state as a text that fits into a narrow cell; a bin by its ends."""
+    if isinstance(state, tuple):  # rare states that are counted together
+        return f"{len(state)} rare"
     if isinstance(state, pd.Interval) and not isinstance(state.left, pd.Timestamp):
         return f"{state.left:.3g}–{state.right:.3g}"
     return category_text(state)
@@ -312,6 +311,7 @@ class MarginsDisplay(Display):
         return cls(wanted, distances).plot(ax=ax, **options)
 
     def figure_size(self) -> np.ndarray:
+        """Return the width and height of a figure, in inches."""
         return np.maximum((4.5, 3.8), 0.55 * len(self.columns) + np.array([2.0, 1.4]))
 
     def _draw(self, ax: Any, **options: Any) -> None:

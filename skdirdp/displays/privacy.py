@@ -497,6 +497,7 @@ class LedgerDisplay(Display):
         return display.plot(ax=ax, **line_options)
 
     def figure_size(self) -> tuple[float, float]:
+        """Return the width and height of a figure, in inches."""
         return 8.0, 4.8
 
     def _draw(self, ax: Any, **line_options: Any) -> None:

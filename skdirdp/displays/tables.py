@@ -109,6 +109,7 @@ class TableDisplay(Display):
         return display.plot(ax=ax, **options)
 
     def figure_size(self) -> Any:
+        """Return the width and height of a figure, in inches."""
         n_rows, n_columns = self.value.shape
         return float(np.clip(2.5 + 1.1 * n_columns, 7.2, 16)), min(1.2 + 0.35 * n_rows, 12)
 
@@ -247,6 +248,7 @@ class ForestDisplay(Display):
         return display.plot(ax=ax, **options)
 
     def figure_size(self) -> Any:
+        """Return the width and height of a figure, in inches."""
         n_lines = sum(_wrap(label).count("\n") + 1 for label in category_texts(self.labels))
         return 6.4, min(1.4 + 0.2 * n_lines + 0.15 * len(self.value), 12)
 

@@ -121,10 +121,9 @@ class PrivateScore:
         return self.value
 
     def __str__(self) -> str:
-        return (
-            f"{self.name} {self.value:.4f}, from {self.low:.4f} to {self.high:.4f} with "
-            f"confidence {_messages.format_exact(self.confidence)}"
-        )
+        interval = f"from {self.low:.4f} to {self.high:.4f}"
+        level = _messages.format_exact(self.confidence)
+        return f"{self.name} {self.value:.4f}, {interval} with confidence {level}"
 
 
 def score_table(

@@ -288,16 +288,13 @@ class PrivatePipeline(Pipeline):
             Fitted. Private steps are replaced by the result of their `to_sklearn`.
         """
         check_is_fitted(self)
-        steps = [
-            (name, step.to_sklearn() if hasattr(step, "to_sklearn") else step)
-            for name, step in self.steps
-        ]
-        private = [
-            name for name, step in steps if any("privacy_" in vars(e) for e in reachable(step))
-        ]
+        plain = {
+            n: step.to_sklearn() if hasattr(step, "to_sklearn") else step for n, step in self.steps
+        }
+        private = [n for n, s in plain.items() if any("privacy_" in vars(e) for e in reachable(s))]
         if private:
             raise ValueError(f"steps must have a method to_sklearn; got {', '.join(private)}")
-        return Pipeline(steps, transform_input=self.transform_input)
+        return Pipeline(list(plain.items()), transform_input=self.transform_input)
 
     predict: Any = _on_converted_records("predict")
     predict_proba: Any = _on_converted_records("predict_proba")
@@ -478,11 +475,8 @@ class PrivatePipeline(Pipeline):
             return []
         leaking = [finding for finding in check_pipeline(self) if finding.verdict == "leaks"]
         for finding in leaking:
-            warn(
-                f"step {finding.step!r}: {finding.estimator} {finding.reason}, which the privacy "
-                "guarantee does not cover",
-                PrivacyLeakWarning,
-            )
+            found = f"step {finding.step!r}: {finding.estimator} {finding.reason}"
+            warn(f"{found}, which the privacy guarantee does not cover", PrivacyLeakWarning)
         return [f"{finding.step} ({finding.estimator})" for finding in leaking]
 
     def _report(self, mechanisms, leaks, steps) -> PipelineReport:

@@ -329,11 +329,8 @@ class PrivateDirichletPosterior(PrivateEstimator):
         """Check and calibrate, charge the accountant, then draw noisy counts."""
         self._warn_of_leak(counted.leaks)
         if self.mechanism == "ehdl":
-            warn(
-                "mechanism='ehdl' is not private: its noise depends on the data. "
-                "It is meant for comparison only.",
-                PrivacyLeakWarning,
-            )
+            reason = "its noise depends on the data, and it is meant for comparison only"
+            warn(f"mechanism='ehdl' is not private: {reason}", PrivacyLeakWarning)
         plan = PosteriorPlan(self, counted)  # calibrates and checks; nothing is drawn
         ((guarantee, releases),) = plan.privacy.mechanisms
         released = plan.draw(self._charge(guarantee, releases, counted.unit))

@@ -74,11 +74,8 @@ class Markup(str):
 def tag(element: str, /, *children: Any, **attributes: Any) -> Markup:
     """Return an element; escape every child and every value that is not `Markup`."""
     # ``class_`` is the attribute class, and underscores in names become hyphens.
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
+    named = {key.rstrip("_").replace("_", "-"): each for key, each in attributes.items()}
+    given = "".join(f' {key}="{_escaped(v)}"' for key, v in named.items() if v is not None)
     content = f">{''.join(map(_escaped, children))}</{element}>"
     return Markup(f"<{element}{given}{'/>' if element in ('meta', 'br') else content}")
 
@@ -334,10 +331,8 @@ def quality_page(quality: Any) -> str:
         answers.append(("ε of the release", number(privacy.epsilon)))
     if measured is not None:
         answers.append(("ε of the measured errors", number(measured.epsilon)))
-    answers += [
-        ("noise of a column's counts, σ", f"{quality.sigma['columns']:,.1f}"),
-        ("noise of a table's counts, σ", f"{quality.sigma['cliques']:,.1f}"),
-    ]
+    for name, kind in (("column", "columns"), ("table", "cliques")):
+        answers.append((f"noise of a {name}'s counts, σ", f"{quality.sigma[kind]:,.1f}"))
     names = ["columns", "margins", "in a table", "expected", "largest"]
     if measured is not None:
         names += ["measured", "± noise"]

@@ -95,9 +95,8 @@ class Claim:
         elif self.adjacency.startswith("add_remove"):
             change = f"the presence or absence of {self.protected}"
         start = (
-            f"whatever the other {others} are, and whatever a reader knows besides, "
-            f"{change} changes the probability of every set of possible publications by a "
-            "factor of at most"
+            f"whatever the other {others} are, and whatever a reader knows besides, {change} "
+            "changes the probability of every set of possible publications by a factor of at most"
         )
         if self.order is not None:
             delta = EXAMPLE_DELTA if self.delta is None else self.delta
@@ -137,10 +136,8 @@ def exceptions_to(not_covered: Sequence[str]) -> list[str]:
         verb = "was" if len(from_data) == 1 else "were"
         sentences.append(f"Not covered: {', '.join(from_data)}, which {verb} taken from the data.")
     if "random_state" in not_covered:
-        sentences.append(
-            "The noise was drawn from a given seed (random_state), and anyone who knows it can "
-            "remove the noise."
-        )
+        seed = "The noise was drawn from a given seed (random_state)"
+        sentences.append(f"{seed}, and anyone who knows it can remove the noise.")
     return sentences
 
 
@@ -203,10 +200,8 @@ def ledger_statement(facts: LedgerFacts) -> str:
     """Return the statement for everything that was published from a data set."""
     data_set = f"the data set “{visible(facts.name)}”" if facts.name else "the data set"
     if facts.charges == 0:
-        return (
-            f"Nothing that was published from {data_set} is charged to its ledger: there is "
-            "nothing to state."
-        )
+        start = f"Nothing that was published from {data_set} is charged to its ledger"
+        return f"{start}: there is nothing to state."
     charges, claim = plural(facts.charges, "charge"), facts.claim
     if not claim.holds:
         return (
@@ -310,12 +305,11 @@ def visible(text: object) -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(
-        character
-        if character.isprintable() or character in _JOINERS
-        else character.encode("unicode_escape", "backslashreplace").decode("ascii")
-        for character in text
-    )
+
+    def escaped(character: str) -> str:
+        return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+    return "".join(c if c.isprintable() or c in _JOINERS else escaped(c) for c in text)
 
 
 def shortened(text: str, most: int = 120) -> str:
