@@ -278,7 +278,7 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
         if is_person_level(header.adjacency) and not is_person_level(adjacency):
             message += (
                 f". The ledger protects all records of each {header.unit or PERSON}, the charge "
-                "single ones only. Pass groups to fit, set max_rows, or use a ledger with unit='record'"
+                "single ones. Pass groups to fit, set max_rows, or use a ledger with unit='record'"
             )
         raise ValueError(message)
     return spec
