@@ -192,13 +192,11 @@ def history_row(charge: Charge, limit: Limit) -> HistoryRow:
         "part": charge.split.part if charge.split else None,
     }
     kinds = ((charge.spec, charge.releases),)
-    return HistoryRow(stored, partial(_epsilon_together, kinds, limit.delta, limit.order))
+    return HistoryRow(stored, partial(_joint_epsilon, kinds, limit.delta, limit.order))
 
 
 @lru_cache(maxsize=1 << 14)
-def _epsilon_together(
-    kinds: tuple[tuple[str, int], ...], delta: float, order: float | None
-) -> float:
+def _joint_epsilon(kinds: tuple[tuple[str, int], ...], delta: float, order: float | None) -> float:
     """Return the cost of charges alone, at a delta or order."""
     composition = compose(kinds)
     return composition.epsilon(delta) if order is None else float(composition.rdp(order))
@@ -577,7 +575,7 @@ def _group_cost(charges: Sequence[Charge], accountant: Any) -> str:
         return ""
     kinds = (tuple(sorted(part.items())) for part in parts.values())
     terms = (accountant.delta, accountant.order)
-    return rounded_up(max(_epsilon_together(each, *terms) for each in kinds))
+    return rounded_up(max(_joint_epsilon(each, *terms) for each in kinds))
 
 
 def _charges_table(accountant: Any) -> Markup:

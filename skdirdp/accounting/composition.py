@@ -392,9 +392,7 @@ def _renyi_bound(curves: Curves, delta: float) -> float:
     return max(_best_order(curves, renyi_epsilon, delta), 0.0)
 
 
-def _best_order(
-    curves: Curves, convert: Callable[[Floats, Floats, float], Floats], argument: float
-) -> float:
+def _best_order(curves: Curves, convert: Callable[..., Floats], argument: float) -> float:
     """Smallest value of ``convert(order, divergence, argument)`` over many valid orders."""
     if not curves:
         return -np.inf

@@ -391,27 +391,25 @@ class Contour:
         return float((np.exp(modulus) / u**2).sum()) + beyond
 
 
-def new_contour(
-    condensed: CondensedPairs, grid: Floats, log_bound: Floats
-) -> tuple[Contour | None, bool]:
+def new_contour(pairs: CondensedPairs, grid: Floats, bound: Floats) -> tuple[Contour | None, bool]:
     """Create the contour through the best tilt, and return whether the scale was large enough."""
-    best = int(np.argmin(log_bound))
+    best = int(np.argmin(bound))
     c = float(grid[best])
-    if not np.isfinite(log_bound[best]):
+    if not np.isfinite(bound[best]):
         return None, True
-    step = conservative.bromwich_step(grid, log_bound)
-    end = np.sqrt(max(condensed.scale**2 - (c + 0.5) ** 2, 0.0))
+    step = conservative.bromwich_step(grid, bound)
+    end = np.sqrt(max(pairs.scale**2 - (c + 0.5) ** 2, 0.0))
     n_nodes = int(min(end / step, _MAX_NODES))
     if n_nodes < 1:
         return None, False
-    releases = count_releases(condensed.residual_pairs)
+    releases = count_releases(pairs.residual_pairs)
     rough = releases * (1 + c) < conservative.ROUGH_TILT
     parts, start, done = [], 0, False
     while not done and start <= n_nodes:
         j = np.arange(start, min(start + _NODES + start // 2, n_nodes + 1))
         t = c + 1j * step * j
-        parts.append(sum_cumulants(condensed.residual_pairs, t, rough))
-        modulus = (condensed.smooth(t) + condensed.bounded(t) + sum(parts[-1])).real
+        parts.append(sum_cumulants(pairs.residual_pairs, t, rough))
+        modulus = (pairs.smooth(t) + pairs.bounded(t) + sum(parts[-1])).real
         if start == 0:
             largest = modulus[0]
         start += j.size
@@ -419,4 +417,4 @@ def new_contour(
         done = bool(j[-1] > 0 and last < np.log(conservative.TRUNCATION))
     u: Floats = step * np.arange(1.0, start)
     smooth, bounded = (np.concatenate(each) for each in zip(*parts, strict=True))
-    return Contour(condensed, c, u, releases, smooth, bounded), done or n_nodes == _MAX_NODES
+    return Contour(pairs, c, u, releases, smooth, bounded), done or n_nodes == _MAX_NODES

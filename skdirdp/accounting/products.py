@@ -78,7 +78,7 @@ class PairProduct:
 
     def with_curves(self, curves: Iterable[tuple[RenyiCurve, int]]) -> "PairProduct | None":
         """Return the product with more curves, or None if a parameter is out of range."""
-        parsed_curves = _parse_curves(curves)
+        parsed_curves = _parse(curves)
         if parsed_curves is None:
             return None
         kinds, squares, bound = parsed_curves
@@ -304,9 +304,7 @@ class PairProduct:
         return None
 
 
-def _parse_curves(
-    curves: Iterable[tuple[RenyiCurve, int]],
-) -> tuple[Kinds, float, RenyiBound] | None:
+def _parse(curves: Iterable[tuple[RenyiCurve, int]]) -> tuple[Kinds, float, RenyiBound] | None:
     """Return the kinds of pairs, the Gaussian part and the bound; None if out of range."""
     columns: dict[str, list[tuple[float, float, float]]] = {}
     squares, bound = 0.0, _NO_BOUND

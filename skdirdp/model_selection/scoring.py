@@ -126,28 +126,26 @@ class PrivateScore:
         return f"{self.name} {self.value:.4f}, {interval} with confidence {level}"
 
 
-def score_table(
-    scorer: PrivateScorer, estimator: Any, X: Any, y: Any, adjacency: str
-) -> np.ndarray:
+def score_table(scorer: PrivateScorer, model: Any, X: Any, y: Any, adjacency: str) -> np.ndarray:
     """Return exact gains and losses, of shape (n_classes or 1, 2), as multiples of `GRID`."""
     # If one record is replaced, both cells of one row change by at most 1, or one cell of each of
     # two rows. If one is added, the total changes by 1.
-    y = labels_by_name(estimator, X, y)
+    y = labels_by_name(model, X, y)
     if scorer.sensitivity is not None:
         try:
-            labels = _to_common_labels(estimator, y, n_records=0)[1]
-            number = float(scorer.function(estimator, schema.as_table(X), labels))
+            labels = _to_common_labels(model, y, n_records=0)[1]
+            number = float(scorer.function(model, schema.as_table(X), labels))
         except Exception:
             number = np.nan
         number = scorer.low if np.isnan(number) else min(max(number, scorer.low), scorer.high)
         gain = math.floor((number - scorer.low) / scorer._step(adjacency))
         return np.array([[gain, scorer._n_steps(adjacency) - gain]], dtype=float) * GRID
-    values = _score_records(scorer.function, estimator, X, y)
+    values = _score_records(scorer.function, model, X, y)
     share = (np.clip(values, scorer.low, scorer.high) - scorer.low) / (scorer.high - scorer.low)
     share = np.floor(np.where(np.isnan(share), 0.0, share) / GRID) * GRID
     if not scorer.by_class:
         return np.array([[share.sum(), (1 - share).sum()]])
-    codes, n_classes = _codes(estimator, y), len(estimator.classes_)
+    codes, n_classes = _codes(model, y), len(model.classes_)
     rows = [codes == code for code in range(n_classes)]  # unknown labels are in no row
     return np.array([[share[row].sum(), (1 - share[row]).sum()] for row in rows])
 

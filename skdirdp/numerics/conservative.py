@@ -210,10 +210,7 @@ def _bisect(below, low, high, steps=_BISECTIONS):
 
 
 def inverted_log_delta(
-    cumulant: Callable[[np.ndarray, bool], np.ndarray],
-    max_tilt: float,
-    epsilon: float,
-    releases: int = 1,
+    cumulant: Callable[..., np.ndarray], max_tilt: float, epsilon: float, releases: int = 1
 ) -> tuple[float, bool]:
     """Bound log delta of a sum of losses at epsilon, and return whether the bound is tight.
 

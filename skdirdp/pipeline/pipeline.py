@@ -384,9 +384,7 @@ class PrivatePipeline(Pipeline):
             self.privacy_ = self._report((), leaking, ())
             return result
 
-    def _fit_jointly(
-        self, fit: Callable[..., Any], X: Any, y: Any, params: dict, leaking: list[str]
-    ) -> Any:
+    def _fit_jointly(self, fit: Callable, X: Any, y: Any, params: dict, leaking: list[str]) -> Any:
         """Fit copies of the steps with the noise that is charged."""
         inputs = self._open(X, y, params)
         plan, prefix = self._plan(fit, inputs)

@@ -405,12 +405,7 @@ class PosteriorPlan:
 
 
 def _calibrate(
-    mechanism: str,
-    prior: tuple[float, ...],
-    n_samples: int,
-    epsilon: float,
-    gamma: float,
-    exact: bool,
+    mechanism: str, prior: tuple, n_samples: int, epsilon: float, gamma: float, exact: bool
 ) -> tuple[str, float | None, float | None]:
     """Return the calibration method, the exponent of an exponential mechanism, and the loss."""
     if np.isinf(epsilon):

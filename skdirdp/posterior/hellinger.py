@@ -415,13 +415,11 @@ def all_counts(n_samples: int, n_categories: int) -> np.ndarray:
     return np.diff(totals, axis=1, prepend=0, append=n_samples)
 
 
-def inverse_sensitivity(
-    mechanism: str, counts: np.ndarray, prior: np.ndarray, gamma: float
-) -> float:
+def inverse_sensitivity(name: str, counts: np.ndarray, prior: np.ndarray, gamma: float) -> float:
     """Compute one over the sensitivity that a mechanism uses at these counts."""
-    if mechanism == "ehd":
+    if name == "ehd":
         return 1 / _cached_global_sensitivity(tuple(prior.tolist()), int(counts.sum()))
-    if mechanism == "ehdl":
+    if name == "ehdl":
         return 1 / local_sensitivity(counts, prior)
     return 1 / smooth_sensitivity(counts, prior, gamma)
 
@@ -434,13 +432,11 @@ def log_weights(
     return -scale * (rate * lattice.distances(counts))
 
 
-def draw_candidate(
-    candidates: np.ndarray, logs: np.ndarray, generator: NoiseGenerator
-) -> np.ndarray:
+def draw_candidate(counts: np.ndarray, logs: np.ndarray, generator: NoiseGenerator) -> np.ndarray:
     """Draw a candidate by the logarithms of unnormalised probabilities."""
     # Exact for these logarithms. The margin of the exponent covers their error of about 1e-12.
     (drawn,) = choose(logs, 1, generator)
-    return candidates[drawn]
+    return counts[drawn]
 
 
 class Exponent(NamedTuple):

@@ -84,9 +84,7 @@ def _escaped(value: Any) -> str:
     return value if isinstance(value, Markup) else html.escape(visible(value))
 
 
-def table(
-    columns: Iterable[str], rows: Iterable[Iterable[Any]], numbers: Container[str] = ()
-) -> Markup:
+def table(columns: Iterable[str], rows: Iterable[Any], numbers: Container[str] = ()) -> Markup:
     """Return a table; the columns in `numbers` are aligned to the right."""
     columns = list(columns)
     classes = [
@@ -150,11 +148,7 @@ def not_covered(also: Sequence[str] = ()) -> Markup:
 
 
 def in_plain_words(
-    claim: Claim,
-    attacks: AttackBounds,
-    leaks: Sequence[str] = (),
-    what: str = "the model",
-    note: str = "",
+    claim: Claim, attacks: Any, leaks: Sequence[str] = (), what: str = "the model", note: str = ""
 ) -> Markup:
     """Return the section on what is protected, against whom and how strongly, and what is not."""
     # `note` is added to the answer to "How strongly?".
@@ -247,11 +241,7 @@ def budget_bar(share: float, text: str) -> Markup:
 
 
 def profile_figure(
-    curves: Sequence[Any],
-    mark: tuple[float, float] | None,
-    mark_name: str,
-    caption: str,
-    n_points: int = 80,
+    curves: Sequence[Any], mark: Any, mark_name: str, caption: str, n_points: int = 80
 ) -> Markup:
     """Return a profile with a marked (epsilon, delta); raise a ValueError if there is none."""
     from ..displays.privacy import PrivacyProfileDisplay, evenly_spaced, profile_points
@@ -504,9 +494,7 @@ def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Ma
     return tag("div", tag("div", tag("strong", guarantee)), *warnings, released)
 
 
-def write(
-    path: "str | PathLike[str]", text: str, inputs: "Iterable[str | PathLike[str]]" = ()
-) -> str:
+def write(path: "str | PathLike[str]", text: str, inputs: Iterable[Any] = ()) -> str:
     """Write a file atomically, and return its path."""
     # A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are never
     # replaced.

@@ -153,10 +153,7 @@ def attack_sentences(claim: Claim, attacks: AttackBounds) -> str:
 
 
 def model_statement(
-    claim: Claim,
-    not_covered: Sequence[str],
-    n_records: int | None = None,
-    attacks: AttackBounds | None = None,
+    claim: Claim, not_covered: Sequence[str], n_records: int | None = None, attacks: Any = None
 ) -> str:
     """Return the statement for one model; pass the number of records only if it is public."""
     records = "the records" if n_records is None else plural(n_records, "record")
