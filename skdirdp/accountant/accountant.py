@@ -123,10 +123,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             schema.check_stored_limit(ledger.header)
             stored = ledger.header.limit
             asked = replace(limit, adaptive=stored.adaptive) if adaptive is None else limit
-            if asked not in (
-                stored,
-                schema.LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive),
-            ):
+            omitted = schema.LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive)
+            if asked not in (stored, omitted):
                 raise ValueError(
                     f"the ledger {ledger.path} was created with {_limit_text(stored)}, which "
                     f"cannot be changed; got {_limit_text(asked)}. Omit them to continue"

@@ -365,9 +365,7 @@ class PostgresStorage:
             )
 
     @contextmanager
-    def _connected(
-        self, lock: int | None = None, wait: float | None = None
-    ) -> Iterator[PostgresSession]:
+    def _connected(self, lock: int | None = None, wait: float | None = None) -> Iterator[Any]:
         """Open a transaction that is rolled back unless it commits."""
         # `lock` is the number of a budget to lock, and `wait` the lock timeout in seconds.
         begin = _BEGIN

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from math import fsum, isnan
+from typing import Any
 
 import numpy as np
 
@@ -58,10 +59,8 @@ FEW = 4
 class PairProduct:
     """Product of pairs, and of bounds on Renyi divergences, in one direction."""
 
-    def __init__(
-        self, kinds: Kinds | None = None, squares: float = 0.0, bound: RenyiBound = _NO_BOUND
-    ):
-        self._kinds = kinds or {}
+    def __init__(self, kinds: Any = None, squares: float = 0.0, bound: RenyiBound = _NO_BOUND):
+        self._kinds: Kinds = kinds or {}
         self._squares = squares
         self._bound = bound
         self._condensed: CondensedPairs | None = None

@@ -231,9 +231,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         relation = PERSON_RELATIONS[self.adjacency] if data.unit.is_person else self.adjacency
         return SearchPlan(route, budget, (), score, NoPrivacy(relation), budget, ())
 
-    def _best_run(
-        self, data: SearchData, plan: SearchPlan, scorer: PrivateScorer, generator: Any
-    ) -> Run:
+    def _best_run(self, data: SearchData, plan: SearchPlan, scorer: Any, generator: Any) -> Run:
         drawn = runs.draw_candidates(plan.route, generator)
         # Without a seed, every run has its own secure generator.
         seeds: list[int | None] = [None] * len(drawn)

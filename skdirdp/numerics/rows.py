@@ -67,9 +67,6 @@ class DenseRows:
         """Largest entry; nan unless all entries are finite and non-negative."""
         return largest_count(self.entries)
 
-    def with_entries(self, entries: np.ndarray) -> "DenseRows":
-        return DenseRows(entries)
-
     def take(self, mask: np.ndarray) -> "DenseRows":
         return DenseRows(self.entries[mask])
 
@@ -171,9 +168,6 @@ class SparseRows:
         rises[inner[(inner > 0) & (inner < len(self.columns))] - 1] = True
         return bool(rises.all())
 
-    def with_entries(self, entries: np.ndarray) -> "SparseRows":
-        return replace(self, entries=entries)
-
     def take(self, mask: np.ndarray) -> "SparseRows":
         kept = self.broadcast(mask)
         indptr = np.concatenate([[0], np.cumsum(self._lengths[mask])])
@@ -181,7 +175,7 @@ class SparseRows:
 
     def with_rows(self, mask: np.ndarray, rows: Any) -> "SparseRows":
         self.entries[self.broadcast(mask)] = rows.entries
-        return self.with_entries(self.entries)
+        return replace(self)
 
     def broadcast(self, values: np.ndarray) -> np.ndarray:
         return np.repeat(values, self._lengths)
@@ -278,12 +272,12 @@ def largest_of(values: np.ndarray) -> float:
 def scaled_rows(block: Rows, factor: np.ndarray, grid: float | None = None) -> Rows:
     """Multiply each row by a factor, and round down to a multiple of the grid if there is one."""
     if grid is None:
-        return block.with_entries(block.entries * block.broadcast(factor))
+        return replace(block, entries=block.entries * block.broadcast(factor))
     # The grid is a power of two, so dividing and multiplying by it is exact.
     entries = block.entries * block.broadcast(factor / grid)
     np.floor(entries, out=entries)
     entries *= grid
-    return block.with_entries(entries)
+    return replace(block, entries=entries)
 
 
 def whole_rows(block: Rows) -> np.ndarray:
@@ -291,4 +285,4 @@ def whole_rows(block: Rows) -> np.ndarray:
     if is_whole(block.entries):
         return np.ones(block.n_rows, dtype=bool)
     broken = block.entries != np.rint(block.entries)
-    return block.with_entries(broken.astype(float)).totals(exact_below=EXACT) == 0
+    return replace(block, entries=broken.astype(float)).totals(exact_below=EXACT) == 0

@@ -436,9 +436,7 @@ def laplace_scale(mechanism: str, n_categories: int, epsilon: float) -> float:
     return quotient_up(sensitivity, epsilon)
 
 
-def draw_laplace(
-    mechanism: str, counts: np.ndarray, epsilon: float, generator: NoiseGenerator
-) -> np.ndarray:
+def draw_laplace(mechanism: str, counts: np.ndarray, epsilon: float, generator: Any) -> np.ndarray:
     """Draw noisy counts, floored and clamped; they need not sum to the number of records."""
     n, k = int(counts.sum()), counts.size
     scale = laplace_scale(mechanism, k, epsilon)
