@@ -44,11 +44,8 @@ _MARGIN = 0.01
 _UNUSED = 0.02
 
 # Splitters that depend on labels or groups, and so on the records.
-_DEPENDENT_SPLITTERS = tuple(
-    getattr(model_selection, name)
-    for name in model_selection.__all__
-    if "Stratified" in name or "Group" in name
-)
+_NAMES = [name for name in model_selection.__all__ if "Stratified" in name or "Group" in name]
+_DEPENDENT_SPLITTERS = tuple(getattr(model_selection, name) for name in _NAMES)
 
 
 #: Releases of the fit of each candidate.

@@ -413,9 +413,8 @@ def as_label_vector(y: Any) -> Any:
     labels = schema.as_labels(y)
     if getattr(labels, "ndim", 1) != 2 or labels.shape[1] != 1:
         return labels
-    _messages.warn(
-        "A column-vector y was passed when a 1d array was expected", DataConversionWarning
-    )
+    text = "A column-vector y was passed when a 1d array was expected"
+    _messages.warn(text, DataConversionWarning)
     return labels.ravel()
 
 

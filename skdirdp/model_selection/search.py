@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import shared_docs
 from .._messages import errors_without_data, warn
-from .._random import NoiseGenerator, noise_generator, sampling_generator
+from .._random import noise_generator, sampling_generator
 from .._sklearn_compat import (
     HasMethods,
     Interval,
@@ -153,13 +153,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         self._set_fitted_attributes(best, data, plan, leaks)
 
     def _split(
-        self,
-        candidates: Candidates,
-        X: Any,
-        y: Any,
-        params: dict[str, Any],
-        scorer: PrivateScorer,
-        generator: NoiseGenerator,
+        self, candidates: Candidates, X: Any, y: Any, params: dict, scorer: Any, generator: Any
     ) -> SearchData:
         labels_by_name(self.estimator, X, y)  # raises an error for a name that is no label
         with errors_without_data(X=X, y=y):

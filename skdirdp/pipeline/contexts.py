@@ -237,10 +237,8 @@ def _shares(
         by_step = {step: float(share) for step, share in shares.items()}
         if not all(np.isfinite(share) and share > 0 for share in by_step.values()):
             raise ValueError(f"shares must be positive and finite; got {dict(shares)}")
-    return [
-        by_step[step] * len(plan.tables) / n_tables[step] if plan.tables else 0.0
-        for step, plan in plans
-    ]
+    sizes = [(step, len(plan.tables)) for step, plan in plans]
+    return [by_step[step] * size / n_tables[step] if size else 0.0 for step, size in sizes]
 
 
 def _default_shares(

@@ -34,11 +34,8 @@ _N_RECORDS = 2
 #: Parameters of a class while it is fitted to made-up records. A text vectorizer with a
 #: vocabulary learns nothing from documents, but a custom analyzer may raise for empty ones.
 _TEXT = {"input": "content", "analyzer": "word", "preprocessor": None, "tokenizer": None}
-_WHILE_FITTED: dict[str, dict[str, Any]] = {
-    "CountVectorizer": _TEXT,
-    "FunctionTransformer": {"check_inverse": False},
-    "TfidfVectorizer": _TEXT,
-}
+_WHILE_FITTED: dict[str, dict[str, Any]] = {"CountVectorizer": _TEXT, "TfidfVectorizer": _TEXT}
+_WHILE_FITTED["FunctionTransformer"] = {"check_inverse": False}
 
 
 def use_made_up_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
@@ -139,11 +136,8 @@ class _LearnsNothing:
 @cache
 def _fitted_to_made_up_records(original: type) -> Any:
     """A subclass with the same name, which clones keep."""
-    subclass: Any = type(
-        original.__name__,
-        (_LearnsNothing, original),
-        {"__module__": original.__module__, "_hidden_class": original},
-    )
+    names = {"__module__": original.__module__, "_hidden_class": original}
+    subclass: Any = type(original.__name__, (_LearnsNothing, original), names)
     if hasattr(original, "_sklearn_auto_wrap_output_keys"):
         subclass._sklearn_auto_wrap_output_keys = original._sklearn_auto_wrap_output_keys
     return subclass

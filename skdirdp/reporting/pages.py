@@ -5,7 +5,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from importlib.resources import files
@@ -254,12 +254,7 @@ def profile_figure(
 
 
 def ledger_figure(
-    totals_after: Callable[[list[int]], Sequence[float]],
-    n_charges: int,
-    n_points: int,
-    limit: float | None,
-    measure: str,
-    caption: str,
+    totals_after: Callable, n_charges: int, n_points: int, limit: Any, measure: str, caption: str
 ) -> Markup:
     """Return the totals after some of the charges, by `totals_after`, and their limit."""
     import numpy as np
@@ -275,12 +270,7 @@ def ledger_figure(
     return _figure("ledger", display, caption, ["charges", measure], rows, color="C0")
 
 
-def crosstab_page(
-    report: Any,
-    categories: Mapping[Any, Sequence[Any]],
-    tables: Sequence[tuple[tuple[Any, ...], str, Any, Any]],
-    population: bool,
-) -> str:
+def crosstab_page(report: Any, categories: Any, tables: Sequence[Any], population: bool) -> str:
     """Return the page of a release of tables."""
     # `tables` are tuples of columns, the name of the CSV file, a DataFrame with a row for each
     # cell, and the estimated shares. Intervals are for the population, or for the counted records.
@@ -326,10 +316,8 @@ def quality_page(quality: Any) -> str:
     names = ["columns", "margins", "in a table", "expected", "largest"]
     if measured is not None:
         names += ["measured", "± noise"]
-    rows = [
-        (ways, *map(int, line[:2]), *(_share(value) for value in line[2:]))
-        for ways, line in zip(summary.index, summary.to_numpy().tolist(), strict=True)
-    ]
+    lines = zip(summary.index, summary.to_numpy().tolist(), strict=True)
+    rows = [(ways, *map(int, line[:2]), *map(_share, line[2:])) for ways, line in lines]
     single = errors[errors["ways"] == 1]
     several = errors[errors["ways"] > 1].sort_values(sources[:2][-1], ascending=False)
     means = wide(table(names, rows, numbers=names))
@@ -361,10 +349,8 @@ def measured_statement(sentence: str) -> str:
 def _errors_table(errors: Any, sources: Sequence[str]) -> Markup:
     names = ["columns", "cells", *sources]
     shown = [f"± {name}" if name == "noise" else name for name in names]
-    rows = [
-        (", ".join(map(str, columns)), cells, *map(_share, values))
-        for columns, cells, *values in errors[names].itertuples(index=False)
-    ]
+    lines = errors[names].itertuples(index=False)
+    rows = [(", ".join(map(str, first)), n, *map(_share, others)) for first, n, *others in lines]
     return wide(table(shown, rows, numbers=shown[1:]))
 
 
@@ -387,9 +373,7 @@ def sheet_page(title: str, sections: Sequence[tuple[str, Sequence[Any]]]) -> str
     return page(title, [section(name, *map(element, parts)) for name, parts in sections])
 
 
-def _table_figure(
-    name: str, columns: tuple[Any, ...], categories: Mapping[Any, Sequence[Any]], estimates: Any
-) -> Any:
+def _table_figure(name: str, columns: tuple, categories: Any, estimates: Any) -> Any:
     """Return a heat map of a table of two columns, and intervals of a table of one."""
     from ..displays.base import to_svg
     from ..displays.tables import ForestDisplay, TableDisplay, category_text
