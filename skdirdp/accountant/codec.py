@@ -238,7 +238,7 @@ def check_stored_relation(adjacency: str, header: Header) -> None:
     """Raise LedgerError if a stored charge has an adjacency that its ledger does not accept."""
     if not is_allowed(adjacency, header.adjacency):
         declared = header.adjacency
-        raise LedgerError(f"the ledger of {declared!r} contains a charge under {adjacency!r}")
+        raise LedgerError(f"the ledger is for {declared!r}, but has a charge under {adjacency!r}")
 
 
 def check_stored_charge(charge: Charge, header: Header) -> None:
@@ -277,8 +277,9 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
         message = f"adjacency must be {wanted}, as declared for the ledger; got {adjacency!r}"
         if is_person_level(header.adjacency) and not is_person_level(adjacency):
             message += (
-                f". The ledger protects all records of each {header.unit or PERSON}, the charge "
-                "single ones. Pass groups to fit, set max_rows, or use a ledger with unit='record'"
+                f". The ledger protects all records of each {header.unit or PERSON}, but this "
+                "charge protects only single records. Pass groups to fit, or set max_rows; or use "
+                "a ledger with unit='record'"
             )
         raise ValueError(message)
     return spec

@@ -350,7 +350,7 @@ def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
             # For example, `Path` replaces `//` by `/`. The path could contain a password.
             raise schema.LedgerError(
                 "the address of a database must be a string that begins with postgresql+psycopg://"
-                "; got a path that looks like an address. It may contain a password: not shown"
+                "; got a path that looks like an address (hidden, as it may contain a password)"
             )
         return SQLiteStorage(os.path.realpath(path))
     try:
