@@ -279,7 +279,7 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
             message += (
                 f". The ledger protects all records of each {header.unit or PERSON}, but this "
                 "charge protects only single records. Pass groups to fit, or set max_rows; or use "
-                "a ledger with unit='record'"
+                "a ledger with unit='record'. Nothing was charged or released"
             )
         raise ValueError(message)
     return spec
