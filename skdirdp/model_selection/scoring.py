@@ -17,13 +17,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import (
-    errors_without_data,
-    format_exact,
-    is_error,
-    suppress_external_warnings,
-    warn,
-)
+from .. import _messages, schema
 from .._persons import RECORD, CountedRows, Unit, select_rows
 from .._random import noise_generator
 from .._sklearn_compat import take_records
@@ -34,14 +28,6 @@ from ..mechanisms.calibration import calibrate_tables
 from ..mechanisms.sampling import check_platform
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..pipeline.inputs import collect, find_schema, ids_by_schema, labels_by_name
-from ..schema import (
-    as_labels,
-    as_table,
-    label_codes,
-    label_numbers,
-    missing_cells,
-    without_dictionaries,
-)
 
 #: Values are rounded down to multiples of this, so that sums are exact.
 GRID = 2.0**-20
@@ -135,34 +121,31 @@ class PrivateScore:
         return self.value
 
     def __str__(self) -> str:
-        return (
-            f"{self.name} {self.value:.4f}, from {self.low:.4f} to {self.high:.4f} with "
-            f"confidence {format_exact(self.confidence)}"
-        )
+        interval = f"from {self.low:.4f} to {self.high:.4f}"
+        level = _messages.format_exact(self.confidence)
+        return f"{self.name} {self.value:.4f}, {interval} with confidence {level}"
 
 
-def score_table(
-    scorer: PrivateScorer, estimator: Any, X: Any, y: Any, adjacency: str
-) -> np.ndarray:
+def score_table(scorer: PrivateScorer, model: Any, X: Any, y: Any, adjacency: str) -> np.ndarray:
     """Return exact gains and losses, of shape (n_classes or 1, 2), as multiples of `GRID`."""
     # If one record is replaced, both cells of one row change by at most 1, or one cell of each of
     # two rows. If one is added, the total changes by 1.
-    y = labels_by_name(estimator, X, y)
+    y = labels_by_name(model, X, y)
     if scorer.sensitivity is not None:
         try:
-            labels = _to_common_labels(estimator, y, n_records=0)[1]
-            number = float(scorer.function(estimator, as_table(X), labels))
+            labels = _to_common_labels(model, y, n_records=0)[1]
+            number = float(scorer.function(model, schema.as_table(X), labels))
         except Exception:
             number = np.nan
         number = scorer.low if np.isnan(number) else min(max(number, scorer.low), scorer.high)
         gain = math.floor((number - scorer.low) / scorer._step(adjacency))
         return np.array([[gain, scorer._n_steps(adjacency) - gain]], dtype=float) * GRID
-    values = _score_records(scorer.function, estimator, X, y)
+    values = _score_records(scorer.function, model, X, y)
     share = (np.clip(values, scorer.low, scorer.high) - scorer.low) / (scorer.high - scorer.low)
     share = np.floor(np.where(np.isnan(share), 0.0, share) / GRID) * GRID
     if not scorer.by_class:
         return np.array([[share.sum(), (1 - share).sum()]])
-    codes, n_classes = _codes(estimator, y), len(estimator.classes_)
+    codes, n_classes = _codes(model, y), len(model.classes_)
     rows = [codes == code for code in range(n_classes)]  # unknown labels are in no row
     return np.array([[share[row].sum(), (1 - share[row]).sum()] for row in rows])
 
@@ -176,10 +159,8 @@ def estimate_score(
     runs: float = 1.0,
     confidence: float = 0.95,
 ) -> PrivateScore:
-    """Estimate the score from the best of several noisy tables, with an interval.
-
-    `n_records` is None if it is not public, and `runs` is the expected number of tables.
-    """
+    """Estimate the score from the best of several noisy tables, with an interval."""
+    # `n_records` is None if it is not public, and `runs` is the expected number of tables.
     sigma, adjacency = mechanism.sigma, mechanism.adjacency
     unit = scorer.high - scorer.low
     tail = (1 - confidence) / runs
@@ -235,7 +216,7 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
     """Return a value for each record, NaN for records on which the function fails."""
     n_records = len(y) if y is not None else X.shape[0] if hasattr(X, "shape") else len(X)
     values = np.full(n_records, np.nan)
-    X = without_dictionaries(X)
+    X = schema.without_dictionaries(X)
     rows, y = _to_common_labels(estimator, y, n_records)
     waiting = _split_by_missing_cells(X, rows)
     while waiting:
@@ -245,9 +226,9 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
         records = X if part.size == n_records else take_records(X, part)
         labels = None if y is None else y[part]
         try:
-            found = np.asarray(function(estimator, as_table(records), labels), dtype=float)
+            found = np.asarray(function(estimator, schema.as_table(records), labels), dtype=float)
         except BaseException as error:
-            if not is_error(error):
+            if not _messages.is_error(error):
                 raise
             found = np.empty((0, 0))
         if found.ndim == 0:  # so it is for any records, and this error reveals nothing
@@ -265,7 +246,7 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
 def _split_by_missing_cells(X: Any, rows: np.ndarray) -> list[np.ndarray]:
     """Split rows into parts with the same missing cells."""
     # Other libraries convert a column of integers to floats if one value is missing.
-    missing = missing_cells(X)
+    missing = schema.missing_cells(X)
     if missing is None:
         return [rows]
     _, part = np.unique(missing[rows], axis=0, return_inverse=True)
@@ -280,19 +261,19 @@ def _to_common_labels(estimator: Any, y: Any, n_records: int) -> tuple[np.ndarra
     all_records = np.arange(n_records)
     if y is None:
         return all_records, None
-    y = as_labels(y)
+    y = schema.as_labels(y)
     if y.dtype.kind != "O":
         return all_records, y
     if hasattr(estimator, "classes_"):
         codes = _codes(estimator, y)
         return np.flatnonzero(codes >= 0), np.asarray(estimator.classes_)[codes]
-    numbers = label_numbers(y)
+    numbers = schema.label_numbers(y)
     return np.flatnonzero(~np.isnan(numbers)), np.where(np.isnan(numbers), 0.0, numbers)
 
 
 def _codes(estimator: Any, labels: Any) -> np.ndarray:
     """Return the position of each label among the classes, -1 for other labels."""
-    return label_codes(as_labels(labels), np.asarray(estimator.classes_))
+    return schema.label_codes(schema.as_labels(labels), np.asarray(estimator.classes_))
 
 
 def make_private_scorer(
@@ -401,12 +382,10 @@ def set_range(scorer: PrivateScorer, estimator: Any) -> PrivateScorer:
 
 
 def score_mechanism(unit: Unit = RECORD, **budget: Any) -> GaussianMechanism:
-    """Return Gaussian noise for gains and losses, calibrated to a budget.
-
-    A person with m scored records adds a vector with entries of at least 0 and total at most m, so
-    its norm is at most m. Two such vectors differ by at most m times the square root of 2. So the
-    noise for a person is m times that for a record (docs/theory.md, section 14).
-    """
+    """Return Gaussian noise for gains and losses, calibrated to a budget."""
+    # A person with m scored records adds a vector with entries of at least 0 and total at most m,
+    # so its norm is at most m. Two such vectors differ by at most m times the square root of 2. So
+    # the noise for a person is m times that for a record (docs/theory.md, section 14).
     table = CountTable(1.0, 2, 1, ContributionBound(1.0, 1.0), min_smoothing=0.0)
     if unit.is_person:
         table = table.per_person(unit.max_rows)
@@ -431,10 +410,11 @@ def scored_persons(estimator: Any, X: Any, y: Any, scorer: PrivateScorer) -> Cou
 
 def as_label_vector(y: Any) -> Any:
     """Return labels as a vector; a single column is flattened, as classifiers do."""
-    labels = as_labels(y)
+    labels = schema.as_labels(y)
     if getattr(labels, "ndim", 1) != 2 or labels.shape[1] != 1:
         return labels
-    warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
+    text = "A column-vector y was passed when a 1d array was expected"
+    _messages.warn(text, DataConversionWarning)
     return labels.ravel()
 
 
@@ -512,12 +492,12 @@ def private_score(
     budget = Budget(epsilon, delta, order, adjacency)
     mechanism = score_mechanism(unit, **budget._asdict())
     y = labels_by_name(estimator, X, y)
-    with errors_without_data(X=X, y=y):
+    with _messages.errors_without_data(X=X, y=y):
         X, y = indexable(X, as_label_vector(y))
         if persons is not None and persons.rows is not None:
             X, y = take_records(X, persons.rows), persons.take(y)
         _check_n_features(estimator, X)
-        with suppress_external_warnings(math.isfinite(epsilon)):
+        with _messages.suppress_external_warnings(math.isfinite(epsilon)):
             table = score_table(scorer, estimator, X, y, adjacency)
     mechanism.check_table(table, GRID)
     generator = None
