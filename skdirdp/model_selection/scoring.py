@@ -137,8 +137,8 @@ def score_table(
     # two rows. If one is added, the total changes by 1.
     is_name, y = isinstance(y, str), labels_by_name(estimator, X, y)
     if is_name and scorer.sensitivity is None:  # declared for the replacement of a record
-        rows = np.flatnonzero([label is not None for label in y])
-        X, y = take_records(X, rows), y[rows]
+        labelled = np.flatnonzero([label is not None for label in y])
+        X, y = take_records(X, labelled), y[labelled]
     if scorer.sensitivity is not None:
         try:
             labels = _to_common_labels(estimator, y, n_records=0)[1]
@@ -183,8 +183,9 @@ def estimate_score(
         table = NoisyTable(noisy, mechanism, None if scorer.by_class else n_records, batch_dims=1)
         level = 1 - tail / len(noisy)  # the intervals of all classes hold simultaneously
         found = share(table, [True, False], confidence=level, population=population)
+        gain, loss = noisy.T
         is_public = table.n_records is not None
-        best = found.value if is_public else _shrunk_share(*noisy.T, mechanism.sigma)
+        best = found.value if is_public else _shrunk_share(gain, loss, mechanism.sigma)
         value, low, high = (
             scorer.low + (scorer.high - scorer.low) * float(np.mean(each))
             for each in (best, found.low - 2 * GRID, found.high + 2 * GRID)
