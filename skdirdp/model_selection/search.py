@@ -38,7 +38,14 @@ from ..pipeline.public_steps import reachable
 from . import planning, runs
 from .planning import ROUTES, Route, SearchPlan, SelectionReport
 from .runs import Records, Run, SearchData, fit_candidate, is_wrapped, make_candidate
-from .scoring import PrivateScorer, as_label_vector, estimate_score, get_scorer, scored_persons
+from .scoring import (
+    PrivateScorer,
+    as_label_vector,
+    estimate_score,
+    get_scorer,
+    private_score,
+    scored_persons,
+)
 
 #: Expected number of runs of a search, if `n_runs` is None.
 MEAN_RUNS = 10
@@ -176,7 +183,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         params = runs.candidate_params(self.estimator, params)
         fitted = Records(*_take(X, y, train), _check_method_params(X, params, indices=train))
         all_records = Records(X, y, _check_method_params(X, params))
-        n_test = test.size if is_public else None
+        n_test = test.size if is_public and not isinstance(y, str) else None
         return SearchData(candidates, fitted, _take(X, y, test), all_records, n_test, unit)
 
     def _warn_of_split(self) -> list[str]:
@@ -331,11 +338,14 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     @available_if(_estimator_has("score"))
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the exact score of the best estimator.
+        """Return the exact score of the best estimator, by `scoring` if it is given.
 
         It must not be published if the records are private; `private_score` can be.
         """
-        return self._best().score(X) if y is None else self._best().score(X, y)
+        if self.scoring is None:
+            return self._best().score(X) if y is None else self._best().score(X, y)
+        options = {"epsilon": np.inf, "adjacency": self.adjacency, "population": False}
+        return private_score(self._best(), X, y, scoring=self.scorer_, **options).value
 
     def set_callbacks(self: _Search, *callbacks: Any) -> _Search:
         """Set the callbacks of the fit, of which only `ProgressBar` is allowed.

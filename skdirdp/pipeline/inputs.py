@@ -49,9 +49,12 @@ class FitInputs(NamedTuple):
 
 
 def find_schema(estimator: Any) -> Schema | None:
-    """Return the schema of the first step of a pipeline, or of the best pipeline of a search."""
-    named = getattr(getattr(estimator, "best_estimator_", estimator), "steps", ())
-    steps = [step for _, step in named if step not in (None, "passthrough")]
+    """Return the schema of an estimator, of the first step of a pipeline, or of a search's best."""
+    found = getattr(estimator, "best_estimator_", estimator)
+    if not hasattr(found, "steps"):
+        schema = getattr(found, "schema", None)
+        return schema if isinstance(schema, Schema) else None
+    steps = [step for _, step in found.steps if step not in (None, "passthrough")]
     return steps[0].schema if steps and encodes_by_schema(steps[0]) else None
 
 
@@ -143,8 +146,8 @@ def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
     schema = find_schema(estimator)
     if schema is None:
         raise TypeError(
-            "y may be the name of a column only if the estimator is a pipeline whose first step "
-            "has a schema, such as schema.encoder(); got a name"
+            "y may be the name of a column only if the estimator has a schema, or is a pipeline "
+            "whose first step has one, such as schema.encoder(); got a name"
         )
     return labels_or_none(schema, y, _column(schema.records(X, optional=True), y))
 
