@@ -153,8 +153,11 @@ class Spending:
         self.check_adjacency()
         after = self.plus({sums_key(split, spec): releases}, first=(spec, releases))
         if len(after.adjacencies) > 1:
-            got = "got {1!r} after {0!r}".format(*after.adjacencies)
-            raise ValueError(f"adjacency must be the same for all charges of one accountant; {got}")
+            charged, asked = after.adjacencies
+            raise ValueError(
+                "adjacency must be the same for all charges of one accountant; "
+                f"got {asked!r} after {charged!r}"
+            )
         return after
 
     def check_adjacency(self) -> None:
