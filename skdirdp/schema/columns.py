@@ -281,7 +281,8 @@ def _each_time(
             continue
         if isinstance(value, str) and not value.strip():
             continue
-        time = parse_time(value, format)
+        # Synthetic records are often written with dates in ISO 8601, and read again.
+        time = parse_time(value, format) or parse_time(value)
         if time is None:
             wrong[position] = True
         else:

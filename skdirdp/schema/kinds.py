@@ -579,7 +579,7 @@ class Numbers(_Ordered):
 class Dates(_Ordered):
     """Dates or times between public bounds. Codes count units of the resolution from `low`.
 
-    Times with a zone are converted to UTC. Texts are ISO 8601, or of the given `format`.
+    Times with a zone are converted to UTC. Texts have the given `format`, or are ISO 8601.
     """
 
     low: datetime
