@@ -24,9 +24,12 @@ from skdirdp import (
     PrivacyAccountant,
     PrivacyLeakWarning,
 )
-from skdirdp.accounting import ApproximateDP
+from skdirdp.accounting import ApproximateDP, Composition
+from skdirdp.base import Budget
 from skdirdp.command import main
 from skdirdp.mechanisms import calibrate
+from skdirdp.mechanisms.tables import CountTable
+from skdirdp.model_selection.planning import choose_route
 from skdirdp.reporting.statements import ADAPTIVE_LIMIT, percent_up
 from skdirdp.utility import epsilon_for
 
@@ -368,3 +371,54 @@ def test_the_accuracies_and_rates_of_the_quickstart_are_those_of_its_models():
                 fits += 1
         assert fits == 7
     assert f"their exact composition costs {plan.total():.2f}" in text
+
+
+def rounded_up(value, digits):
+    step = 10.0 ** (np.floor(np.log10(value)) + 1 - digits)
+    return np.ceil(value / step - 1e-9) * step
+
+
+def test_the_table_of_calibrations_shows_their_noise():
+    text = (DOCS / "choosing.md").read_text(encoding="utf-8")
+    sizes = {"n_samples": 34_189, "n_rows": 2, "n_categories": 10}
+    rows = re.findall(r'^\| `(\w+=)?"(\w+)"` \|(.*)\|$', text, re.MULTILINE)
+    assert [name for _, name, _ in rows] == ["algorithm1", "tcdp", "exact", "gaussian"]
+    for parameter, name, cells in rows:
+        choice = {"mechanism": name} if parameter else {"calibration": name}
+        noise = calibrate(**choice, epsilon=1.0, delta=1e-5, releases=14, **sizes)
+        *parameters, epsilon, divergence = cells.split("|")
+        exact = Composition([(noise, 14)]).epsilon(1e-5)
+        assert float(epsilon) == pytest.approx(rounded_up(exact, 3))
+        assert float(divergence) == pytest.approx(
+            noise.expected_divergence(CountTable(**sizes)), abs=6e-5
+        )
+        if not parameter:
+            assert [f"{noise.r:.3g}", f"{noise.alpha:.3g}"] == [cell.strip() for cell in parameters]
+
+
+def test_the_numbers_of_the_page_on_budgets_are_rounded_to_the_safe_side():
+    text = " ".join((DOCS / "budgets.md").read_text(encoding="utf-8").split())
+    noise = calibrate(epsilon=1.0, releases=14, n_samples=34_189, n_rows=2, n_categories=10)
+    fit = Composition([(noise, 14)])
+    assert f"δ = {rounded_up(fit.delta(0.5), 1):.1g} at ε = 0.5" in text
+    assert f"δ = {rounded_up(fit.delta(2.0), 1):.0e} at ε = 2." in text
+    assert f"which is {percent_up(ApproximateDP(1.0, 1e-5).true_positive_rate(0.01))} at" in text
+    assert "usually allows less, about 1.98%:" in text
+    assert 0.0195 < fit.true_positive_rate(0.01) <= 0.0198
+
+
+def test_the_budgets_of_runs_of_a_search_are_those_of_its_plan():
+    text = " ".join((DOCS / "model_selection.md").read_text(encoding="utf-8").split())
+    budget = Budget(epsilon=1.0, delta=1e-5, order=None, adjacency="replace")
+
+    def run(route, n_candidates, refit=False):
+        plan = choose_route(route, n_candidates, 10, budget, refit)
+        return f"{np.exp(plan.log_epsilon):.2f}"
+
+    assert run("repetition", 2) == run("repetition", 50)
+    assert f"({run('repetition', 2)}, 1e-5) for any number of candidates" in text
+    two, four, ten = (run("composition", n) for n in (2, 4, 10))
+    assert f"({two}, 1e-5) for 2 candidates, {four} for 4, {ten} for 10" in text
+    assert f"is {run('repetition', 2, True)} instead of {run('repetition', 2)} for" in text
+    two, four, ten = (run("composition", n, True) for n in (2, 4, 10))
+    assert f"and {two}, {four} and {ten} for composition" in text
