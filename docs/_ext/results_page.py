@@ -50,7 +50,9 @@ def insert_results(app, docname, source):
         source[0] = source[0].split(MARK)[0] + _TARGET.sub(_relative_link, text)
         # The code may have changed since the report was written.
         source[0] = _AGES.sub(_all_ages, source[0])
-    source[0] = _RESULT.sub(_with_age, source[0])
+    source[0], n_results = _RESULT.subn(_with_age, source[0])
+    if n_results:
+        app.env.note_reread()  # the code may change before the next build
 
 
 def setup(app):
