@@ -257,7 +257,7 @@ def _times(
         codes, distinct = distinct_cells(values)
     if codes is not None:
         times, wrong = _each_time(distinct, format, missing_values)
-        return np.append(times, np.datetime64("NaT"))[codes], np.append(wrong, False)[codes]
+        return np.append(times, np.datetime64("NaT", "us"))[codes], np.append(wrong, False)[codes]
     if not cells.has_dtype:
         return _each_time(cells.to_list(), format, missing_values)
     is_time = cells.data.dtype.kind == "M"

@@ -670,7 +670,7 @@ class Dates(_Ordered):
         unit = RESOLUTIONS[self.resolution]
         times = self._first + np.where(missing, 0, codes).astype(f"m8[{unit}]")
         times = times.astype(f"M8[{unit if unit in ('ms', 'us') else 's'}]")
-        times[missing] = np.datetime64("NaT")
+        times[missing] = np.datetime64("NaT", "us")
         return pd.Series(times)
 
     def describe(self) -> str:
