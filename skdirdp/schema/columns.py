@@ -257,7 +257,7 @@ def _times(
         codes, distinct = distinct_cells(values)
     if codes is not None:
         times, wrong = _each_time(distinct, format, missing_values)
-        return np.append(times, np.datetime64("NaT"))[codes], np.append(wrong, False)[codes]
+        return np.append(times, np.datetime64("NaT", "us"))[codes], np.append(wrong, False)[codes]
     if not cells.has_dtype:
         return _each_time(cells.to_list(), format, missing_values)
     is_time = cells.data.dtype.kind == "M"
@@ -281,7 +281,8 @@ def _each_time(
             continue
         if isinstance(value, str) and not value.strip():
             continue
-        time = parse_time(value, format)
+        # Synthetic records are often written with dates in ISO 8601, and read again.
+        time = parse_time(value, format) or parse_time(value)
         if time is None:
             wrong[position] = True
         else:
