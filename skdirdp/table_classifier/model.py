@@ -11,7 +11,7 @@ from functools import cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, gammainc, log_ndtr
 
 from ..mechanisms.tables import Noise
 from ..numerics.rows import row_blocks
@@ -30,6 +30,9 @@ _MERGE = 2.0
 _CONDITION = 1e-3
 # Relative increase in the Hessian's diagonal. The Hessian is approximate; full steps would diverge.
 _DAMPING = 1.0
+# Each class is solved alone. For probabilities p, diag(p) - p p^T is at most this times
+# diag(p * (1 - p)), and equal for two classes.
+_COUPLING = 2.0
 # Typical change in an effect in one Newton step.
 _STEP_SIZE = 0.1
 # A step is shortened if the derivative at its end is this many standard deviations below 0.
@@ -102,6 +105,8 @@ class ClassTables:
     noisy: list[np.ndarray]  # of shape (n_classes, n_cells)
     sigma: float  # standard deviation of the noise
     counts: list[np.ndarray]  # positive estimates of the same shape
+    #: Noisy class counts and the standard deviation of their noise.
+    labels: tuple[np.ndarray, float] | None = None
 
     @classmethod
     def from_noisy(
@@ -120,7 +125,7 @@ class ClassTables:
         if labels is not None:
             tables.append(NoisyTable(labels[0], Noise(labels[1] ** 2), ("class",)))
         found = [each.counts for each in estimate_counts(tables)]
-        return cls(list(noisy), sigma, found[: len(noisy)])
+        return cls(list(noisy), sigma, found[: len(noisy)], labels)
 
     def combined(
         self, noisy: Sequence[np.ndarray], sigma: float, labels: tuple[np.ndarray, float]
@@ -136,10 +141,16 @@ class ClassTables:
     def n_records(self) -> float:
         return max(float(np.mean([table.sum() for table in self.counts])), 1.0)
 
-    @property
+    @cached_property
     def class_shares(self) -> np.ndarray:
-        totals = np.mean([table.sum(axis=1) for table in self.counts], axis=0) + _SMOOTHING
-        return totals / totals.sum()
+        """Estimated shares of the classes, shrunk towards equal ones."""
+        sums = [(table.sum(axis=1), self.sigma**2 * table.shape[1]) for table in self.noisy]
+        if self.labels is not None:
+            sums.append((self.labels[0], self.labels[1] ** 2))
+        precision = np.array([1 / max(variance, 1e-9) for _, variance in sums])
+        totals = np.average([counts for counts, _ in sums], axis=0, weights=precision)
+        positive = shrink_counts(totals, 1 / precision.sum()) + _SMOOTHING
+        return positive / positive.sum()
 
     def profiles(self) -> list[np.ndarray]:
         """Return the shares of the cells of each column in each class, (n_cells, n_classes)."""
@@ -179,6 +190,22 @@ class ClassTables:
             centred = (1 - 2 * share) * relative + share * relative.mean(axis=1, keepdims=True)
             found.append(np.maximum(centred, 0.0))
         return found
+
+
+def shrink_counts(noisy: np.ndarray, variance: float) -> np.ndarray:
+    """Return positive estimates of noisy counts, shrunk towards their mean.
+
+    The counts are normal around their mean, and the share of the noise in their variance has a
+    prior density proportional to its inverse. Posterior means of normal variables are replaced by
+    those of positive ones.
+    """
+    gap = noisy - noisy.mean()
+    shape, half = (len(noisy) - 1) / 2, max(float(gap @ gap) / (2 * variance), 1e-9)
+    noise_share = shape / half * gammainc(shape + 1, half) / gammainc(shape, half)
+    mean = noisy.mean() + (1 - noise_share) * gap
+    deviation = np.sqrt(variance * max(1 - noise_share, 1e-9))
+    z = mean / deviation
+    return mean + deviation * np.exp(-0.5 * z**2 - log_ndtr(z)) / np.sqrt(2 * np.pi)
 
 
 def merge_cells(noisy: np.ndarray, counts: np.ndarray, sigma: float, ordered: bool) -> np.ndarray:
@@ -385,7 +412,7 @@ class Covariance:
         given = cells.profiles * cells.class_shares / shares[:, np.newaxis]
         spread = (given * (1 - given)).sum(axis=1)
         ratio = uncertainty / np.maximum(spread, 0.02)
-        curvature = given * (1 - given) * ratio[:, np.newaxis] * n_classes / (n_classes - 1)
+        curvature = given * (1 - given) * ratio[:, np.newaxis] * _COUPLING
         curvature = stiffness * np.clip(curvature, 0.005, 0.6)
         if n_classes == 2:  # both classes have the same curvature, and opposite gradients
             found = [self._solve(curvature[:, 0], gradient[:, 0], sums.noise)] * 2
@@ -397,7 +424,7 @@ class Covariance:
         variance, shrinkage = (np.stack([each[i] for each in found], axis=1) for i in (1, 2))
         step -= step.mean(axis=1, keepdims=True)
         spread = cells.class_shares * (1 - cells.class_shares)
-        curvature = level * spread / spread.sum() * n_classes / (n_classes - 1)
+        curvature = _COUPLING * level * spread / spread.sum()
         shift = mean / (np.maximum(curvature, 0.005) + 3 * sums.noise / np.sqrt(len(cells.columns)))
         shift = np.clip(shift - shift.mean(), -1.0, 1.0)
         return NewtonStep(shift - shares @ step, step, shrinkage, variance, sums)
