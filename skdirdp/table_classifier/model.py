@@ -30,8 +30,8 @@ _MERGE = 2.0
 _CONDITION = 1e-3
 # Relative increase in the Hessian's diagonal. The Hessian is approximate; full steps would diverge.
 _DAMPING = 1.0
-# Each class is solved alone. For probabilities p, diag(p) - p p^T is at most this times
-# diag(p * (1 - p)), and equal for two classes.
+# Each class has a step of its own. The matrix diag(p) - p p^T of class probabilities p is at most
+# this multiple of diag(p * (1 - p)).
 _COUPLING = 2.0
 # Typical change in an effect in one Newton step.
 _STEP_SIZE = 0.1
@@ -105,8 +105,7 @@ class ClassTables:
     noisy: list[np.ndarray]  # of shape (n_classes, n_cells)
     sigma: float  # standard deviation of the noise
     counts: list[np.ndarray]  # positive estimates of the same shape
-    #: Noisy class counts and the standard deviation of their noise.
-    labels: tuple[np.ndarray, float] | None = None
+    labels: tuple[np.ndarray, float] | None = None  # noisy class counts, and their noise
 
     @classmethod
     def from_noisy(
@@ -143,14 +142,17 @@ class ClassTables:
 
     @cached_property
     def class_shares(self) -> np.ndarray:
-        """Estimated shares of the classes, shrunk towards equal ones."""
-        sums = [(table.sum(axis=1), self.sigma**2 * table.shape[1]) for table in self.noisy]
-        if self.labels is not None:
+        """Estimated shares of the classes, shrunk towards equal ones if class counts are noisy."""
+        if self.labels is None:
+            totals = np.mean([table.sum(axis=1) for table in self.counts], axis=0)
+        else:
+            sums = [(table.sum(axis=1), self.sigma**2 * table.shape[1]) for table in self.noisy]
             sums.append((self.labels[0], self.labels[1] ** 2))
-        precision = np.array([1 / max(variance, 1e-9) for _, variance in sums])
-        totals = np.average([counts for counts, _ in sums], axis=0, weights=precision)
-        positive = shrink_counts(totals, 1 / precision.sum()) + _SMOOTHING
-        return positive / positive.sum()
+            precision = np.array([1 / variance for _, variance in sums])
+            average = np.average([counts for counts, _ in sums], axis=0, weights=precision)
+            totals = shrink_counts(average, 1 / precision.sum())
+        totals = totals + _SMOOTHING
+        return totals / totals.sum()
 
     def profiles(self) -> list[np.ndarray]:
         """Return the shares of the cells of each column in each class, (n_cells, n_classes)."""
@@ -193,17 +195,17 @@ class ClassTables:
 
 
 def shrink_counts(noisy: np.ndarray, variance: float) -> np.ndarray:
-    """Return positive estimates of noisy counts, shrunk towards their mean.
+    """Return positive estimates of counts with normal noise, shrunk towards their mean.
 
-    The counts are normal around their mean, and the share of the noise in their variance has a
-    prior density proportional to its inverse. Posterior means of normal variables are replaced by
-    those of positive ones.
+    The prior of the counts is normal around their mean. The fraction of the noise in the variance
+    of the noisy counts has a prior density proportional to its inverse. Each count is replaced by
+    the mean of its posterior distribution, truncated to positive values.
     """
     gap = noisy - noisy.mean()
     shape, half = (len(noisy) - 1) / 2, max(float(gap @ gap) / (2 * variance), 1e-9)
-    noise_share = shape / half * gammainc(shape + 1, half) / gammainc(shape, half)
-    mean = noisy.mean() + (1 - noise_share) * gap
-    deviation = np.sqrt(variance * max(1 - noise_share, 1e-9))
+    noise = shape / half * gammainc(shape + 1, half) / gammainc(shape, half)
+    mean = noisy.mean() + (1 - noise) * gap
+    deviation = np.sqrt(variance * max(1 - noise, 1e-9))
     z = mean / deviation
     return mean + deviation * np.exp(-0.5 * z**2 - log_ndtr(z)) / np.sqrt(2 * np.pi)
 

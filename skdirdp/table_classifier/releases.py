@@ -382,9 +382,9 @@ class Column:
         return found
 
     def merge_fine_bins(self, n_bins: int) -> np.ndarray:
-        """Return the cell of each fine bin in the histogram from which `n_bins` bins are made.
+        """Return the cell of each fine bin in the histogram that is released for `n_bins` bins.
 
-        The error of a quantile increases with the number of noisy cells.
+        Fewer cells add less noise to quantiles.
         """
         assert self.grid is not None
         n_fine = self.grid.n_bins
