@@ -217,13 +217,13 @@ class Releases:
             selection.check_table(np.zeros(1))
 
     def start(self, generator: NoiseGenerator | None) -> None:
-        """Allow the releases, after the charge, with the generator of the noise."""
+        """Set the generator of the noise after the charge, which allows the releases."""
         self._generator = generator
 
     def sample(self, n_records: int, probability: float) -> np.ndarray | None:
         """Return a mask of records, each chosen with this probability independently of others.
 
-        None means all records. The mask is secret: who knows it sees which records were not
+        None means all records. The mask must stay secret, because it reveals which records were not
         counted (docs/theory.md, section 19.1).
         """
         if probability >= 1:
