@@ -1,5 +1,6 @@
 """Blocks of rows, dense or sparse: totals, scaling, and sums by group."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,8 +22,7 @@ except ImportError:
 # Sums of whole numbers up to this are exact in single precision.
 _EXACT_IN_SINGLE = 2.0**24
 # Approximate number of entries per block. A block fits into the processor's cache.
-_DENSE_ENTRIES = 1 << 17
-_SPARSE_ENTRIES = 1 << 16
+_ENTRIES = 1 << 17
 _WHOLE_ENTRIES = 1 << 15
 
 
@@ -147,7 +147,8 @@ class SparseRows:
         Raise an error for invalid columns, which would be counted in another group.
         """
         columns = self.columns
-        if columns.min(initial=0) < 0 or columns.max(initial=-1) >= self.n_columns:
+        unsigned = columns.view(f"u{columns.itemsize}")  # negative numbers become large ones
+        if columns.size and unsigned.max() >= self.n_columns:
             raise ValueError("X.indices must be columns of X; some are not")
         if self._is_sorted():
             return self
@@ -256,10 +257,11 @@ def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
 
     Each block is a copy with at most one entry per cell. Copies ensure that the numbers that
     are checked are the numbers that are added, even if another process changes the records.
+    `largest` of a block is NaN if some of its entries are negative or not finite.
     """
     n_rows, n_columns = X.shape
     if not sparse.issparse(X):
-        for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
+        for rows in row_blocks(n_rows, n_columns, _ENTRIES):
             yield rows, DenseRows(np.array(X[rows], dtype=np.float64, order="C"))
         return
     entries, columns, indptr = X.data, X.indices, np.array(X.indptr, dtype=np.intp)
@@ -268,14 +270,15 @@ def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
     if indptr[-1] > min(len(entries), len(columns)):
         raise ValueError("X.indptr must not end beyond X.indices and X.data; it does")
     # Blocks with about the same number of entries each.
-    blocks = max(1, int(indptr[-1]) // _SPARSE_ENTRIES)
+    blocks = max(1, int(indptr[-1]) // _ENTRIES)
     edges = np.searchsorted(indptr, np.linspace(0, indptr[-1], blocks + 1)).clip(0, n_rows)
     edges[0], edges[-1] = 0, n_rows
     for start, stop in pairwise(edges.tolist()):
         part = slice(indptr[start], indptr[stop])
         copies = np.array(entries[part], dtype=np.float64), np.array(columns[part])
         block = SparseRows(*copies, indptr[start : stop + 1] - indptr[start], n_columns)
-        yield slice(start, stop), block.canonical()
+        # A sum of duplicate entries could hide that some are invalid.
+        yield slice(start, stop), block if math.isnan(block.largest) else block.canonical()
 
 
 def largest_of(values: np.ndarray) -> float:
