@@ -511,7 +511,7 @@ class RowBounds:
         if block.largest > self.clip:
             # The bits of positive doubles, as integers, have their order, and compare faster.
             bits = np.minimum(block.entries.view(np.int64), np.float64(self.clip).view(np.int64))
-            block = block.with_entries(bits.view(np.float64))
+            block = replace(block, entries=bits.view(np.float64))
         whole = whole_rows(block)
         all_whole = bool(whole.all())
         totals = block.totals(exact_below=EXACT if all_whole else 0.0)

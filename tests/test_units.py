@@ -80,7 +80,7 @@ def no_noise(monkeypatch):
     for path in [
         "skdirdp.base.ReleasePlan.draw",
         "skdirdp.posterior.estimator.draw_laplace",
-        "skdirdp.posterior.estimator.draw_candidate",
+        "skdirdp.posterior.hellinger.draw_candidate",
         "skdirdp.bayes_net.structure_learning.select_categories",
         "skdirdp.mechanisms.base.Mechanism.draw_all",
     ]:

@@ -43,7 +43,6 @@ def stacks_by_shape(arrays: Sequence[np.ndarray]) -> Iterator[tuple[list[int], n
 
 
 def is_whole(values: np.ndarray) -> bool:
-    """Return whether all values are whole numbers."""
     flat = values.reshape(-1)
     blocks = (flat[rows] for rows in row_blocks(flat.size, 1, _WHOLE_ENTRIES))
     return all(bool((block == np.rint(block)).all()) for block in blocks)
@@ -68,14 +67,11 @@ class DenseRows:
         """Largest entry; nan unless all entries are finite and non-negative."""
         return largest_count(self.entries)
 
-    def with_entries(self, entries: np.ndarray) -> "DenseRows":
-        return DenseRows(entries)
-
     def take(self, mask: np.ndarray) -> "DenseRows":
         return DenseRows(self.entries[mask])
 
     def with_rows(self, mask: np.ndarray, rows: Any) -> "DenseRows":
-        """Return the block with the rows of a mask replaced; its memory is used again."""
+        """Return the block with the rows of a mask replaced; its memory is reused."""
         self.entries[mask] = rows.entries
         return DenseRows(self.entries)
 
@@ -106,7 +102,6 @@ class DenseRows:
             return block[:, 0]
 
     def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
-        """Add each row to the sums of its group, in place."""
         if csc_matvecs is None:
             np.add.at(sums, groups, self.entries)
             return
@@ -142,10 +137,8 @@ class SparseRows:
         return np.diff(self.indptr)
 
     def canonical(self) -> "SparseRows":
-        """Return the rows with sorted columns, and with duplicate entries summed.
-
-        Raise an error for invalid columns, which would be counted in another group.
-        """
+        """Return the rows with sorted columns, and with duplicate entries summed."""
+        # Raise an error for invalid columns, which would be counted in another group.
         columns = self.columns
         unsigned = columns.view(f"u{columns.itemsize}")  # negative numbers become large ones
         if columns.size and unsigned.max() >= self.n_columns:
@@ -176,9 +169,6 @@ class SparseRows:
         rises[inner[(inner > 0) & (inner < len(self.columns))] - 1] = True
         return bool(rises.all())
 
-    def with_entries(self, entries: np.ndarray) -> "SparseRows":
-        return replace(self, entries=entries)
-
     def take(self, mask: np.ndarray) -> "SparseRows":
         kept = self.broadcast(mask)
         indptr = np.concatenate([[0], np.cumsum(self._lengths[mask])])
@@ -186,7 +176,7 @@ class SparseRows:
 
     def with_rows(self, mask: np.ndarray, rows: Any) -> "SparseRows":
         self.entries[self.broadcast(mask)] = rows.entries
-        return self.with_entries(self.entries)
+        return replace(self)
 
     def broadcast(self, values: np.ndarray) -> np.ndarray:
         return np.repeat(values, self._lengths)
@@ -241,24 +231,20 @@ class GroupSums:
         self._most += most
 
     def _move(self) -> None:
-        """Move the sums in single precision to the sums in double precision."""
         if self._whole is not None:
             self._sums += self._whole
         self._whole, self._most = None, 0.0
 
     def table(self) -> np.ndarray:
-        """Return the sums of all blocks."""
         self._move()
         return self._sums
 
 
 def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
-    """Split an array or CSR matrix into blocks that fit into the processor's cache.
-
-    Each block is a copy with at most one entry per cell. Copies ensure that the numbers that
-    are checked are the numbers that are added, even if another process changes the records.
-    `largest` of a block is NaN if some of its entries are negative or not finite.
-    """
+    """Split an array or CSR matrix into blocks that fit into the processor's cache."""
+    # Each block is a copy with at most one entry per cell. Copies ensure that the numbers that are
+    # checked are the numbers that are added, even if another process changes the records.
+    # `largest` of a block is NaN if some of its entries are negative or not finite.
     n_rows, n_columns = X.shape
     if not sparse.issparse(X):
         for rows in row_blocks(n_rows, n_columns, _ENTRIES):
@@ -289,12 +275,12 @@ def largest_of(values: np.ndarray) -> float:
 def scaled_rows(block: Rows, factor: np.ndarray, grid: float | None = None) -> Rows:
     """Multiply each row by a factor, and round down to a multiple of the grid if there is one."""
     if grid is None:
-        return block.with_entries(block.entries * block.broadcast(factor))
+        return replace(block, entries=block.entries * block.broadcast(factor))
     # The grid is a power of two, so dividing and multiplying by it is exact.
     entries = block.entries * block.broadcast(factor / grid)
     np.floor(entries, out=entries)
     entries *= grid
-    return block.with_entries(entries)
+    return replace(block, entries=entries)
 
 
 def whole_rows(block: Rows) -> np.ndarray:
@@ -302,4 +288,4 @@ def whole_rows(block: Rows) -> np.ndarray:
     if is_whole(block.entries):
         return np.ones(block.n_rows, dtype=bool)
     broken = block.entries != np.rint(block.entries)
-    return block.with_entries(broken.astype(float)).totals(exact_below=EXACT) == 0
+    return replace(block, entries=broken.astype(float)).totals(exact_below=EXACT) == 0
