@@ -164,8 +164,8 @@ def in_plain_words(
     if claim.adjacency == "replace":
         shown = (
             " A record is one row of the data. If a person has several rows, each row is protected "
-            "by itself, and the person is protected less. Names are not published, but nothing is "
-            "promised about who is in the data, nor about how many records there are."
+            "by itself, and the person is protected less. Nothing is promised about who is in the "
+            "data, nor about how many records there are."
         )
     answers = [
         ("What is protected?", f"{hidden}, whichever it is.{shown}"),
@@ -343,7 +343,7 @@ def quality_page(quality: Any) -> str:
 
 def measured_statement(sentence: str) -> str:
     """Return the statement of a model as that of measured errors."""
-    return sentence.replace("The published model was", "The measured errors were", 1)
+    return sentence.replace("The published results were", "The measured errors were", 1)
 
 
 def _errors_table(errors: Any, sources: Sequence[str]) -> Markup:

@@ -25,7 +25,7 @@ ADAPTIVE_LIMIT = (
 )
 # A ledger knows the charges, but not which parameters a fit took from the data.
 _EXCEPT_MODELS = (
-    "Not covered: what a published model took from the data without noise, or drew from a given "
+    "Not covered: what a published result took from the data without noise, or drew from a given "
     "seed; its own statement says so."
 )
 _ROUNDING = 1e-12  # bound on the rounding error of a conversion
@@ -159,11 +159,11 @@ def model_statement(
     records = "the records" if n_records is None else plural(n_records, "record")
     if not claim.holds:
         return (
-            "The published model has no guarantee of differential privacy: epsilon is infinite, "
-            f"and nothing limits what it tells about {claim.protected}."
+            "The published results have no guarantee of differential privacy: epsilon is infinite, "
+            f"and nothing limits what they reveal about {claim.protected}."
         )
     sentence = (
-        f"The published model was computed from {records} by a randomised procedure that is "
+        f"The published results were computed from {records} by a randomised procedure that is "
         f"{claim.kind} with respect to {claim.against}."
     )
     return " ".join([sentence, *_meaning(claim, attacks), *exceptions_to(not_covered)])
