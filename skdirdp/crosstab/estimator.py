@@ -33,7 +33,13 @@ from ..inference import NoisyTable
 from ..mechanisms import Mechanism
 from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable as NoisyCounts
-from ..postprocessing import estimate_counts, reconcile_tables
+from ..postprocessing import (
+    TableEstimate,
+    estimate_counts,
+    low_rank_shares,
+    make_consistent,
+    reconcile_tables,
+)
 from ..schema import Categories, Names, Schema, columns_with_values, raise_faults
 from ..table_classifier.classifier import PrivateTableClassifier, classifier_from_tables
 from ..table_classifier.releases import GivenCounts
@@ -336,16 +342,36 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
             ]
             # Estimates of small counts are too large on average. In the margins of a table these
             # errors add up, so columns are estimated by themselves too.
+            columns = self._shared_columns()
+            alone = estimate_counts(columns, total, exact_sums=True)
+            joint = self._expected_shares(noisy, columns, alone, total)
+            of_tables = estimate_counts(noisy, total, joint_shares=joint, exact_sums=True)
             estimates = [
-                NoisyCounts(estimate.counts, table.noise, table.axes)
-                for tables in (noisy, self._shared_columns())
-                for estimate, table in zip(
-                    estimate_counts(tables, total, exact_sums=True), tables, strict=True
-                )
+                NoisyCounts(estimate.limited(), table.noise, table.axes)
+                for estimate, table in zip([*of_tables, *alone], [*noisy, *columns], strict=True)
             ]
             found = reconcile_tables(estimates, total)[: len(noisy)]
             self.counts_ = dict(zip(self.tables_, found, strict=True))
         self.n_records_ = float(self.counts_[self.tables_[0]].sum()) if total is None else total
+
+    @staticmethod
+    def _expected_shares(
+        noisy: Sequence[NoisyCounts],
+        columns: Sequence[NoisyCounts],
+        alone: Sequence[TableEstimate],
+        total: float | None,
+    ) -> list[np.ndarray] | None:
+        """Return the shares of cells that the dependences of all columns suggest."""
+        if not columns:
+            return None
+        consistent = make_consistent(noisy, total)
+        agreed = [replace(each.table, counts=each.counts) for each in consistent]
+        shares = {
+            table.axes[0]: estimate.counts / estimate.counts.sum()
+            for table, estimate in zip(columns, alone, strict=True)
+        }
+        n_records = float(agreed[0].counts.sum()) if total is None else total
+        return low_rank_shares(agreed, shares, max(n_records, 1.0))
 
     def _shared_columns(self) -> list[NoisyCounts]:
         """Return the noisy counts of each column that several tables have."""
