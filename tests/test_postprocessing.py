@@ -551,6 +551,8 @@ def test_a_low_rank_needs_all_pairs_noise_and_dependence():
     rng = np.random.default_rng(0)
     _, tables, shares = pair_tables(rng, 5000, 100.0)
     assert low_rank_shares(tables[1:], shares, 5000.0) is None
+    other = replace(tables[-1], axes=(4, "other"))
+    assert low_rank_shares([*tables[:-1], other], shares, 5000.0) is None
     _, clear, shares = pair_tables(rng, 5000, 1.0)
     assert low_rank_shares(clear, shares, 5000.0) is None
     _, hidden, shares = pair_tables(rng, 50, 100.0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -240,8 +241,8 @@ def low_rank_shares(
     """
     sizes = {name: len(each) for name, each in shares.items()}
     d, n_cells = sum(sizes.values()), sum(table.counts.size for table in tables)
-    pairs = {frozenset(table.axes) for table in tables if len(table.axes) == 2}
-    is_complete = len(pairs) == len(tables) == len(sizes) * (len(sizes) - 1) / 2
+    pairs = {frozenset(table.axes) for table in tables}
+    is_complete = pairs == set(map(frozenset, combinations(sizes, 2)))
     deviation = float(np.sqrt(max(table.variance for table in tables)))
     is_small = total * len(tables) > _LARGEST_MEAN * deviation * n_cells
     if len(sizes) < 3 or not is_complete or is_small or d > _MOST_CATEGORIES:
