@@ -186,7 +186,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         groups : array-like of shape (n_samples,), or str, default=None
             Person of each record, as whole numbers or strings, or the name of the column
             that holds them. Only the first `max_rows` records of each person are counted. If
-            None, no person has more. Not given if the schema has a `person`.
+            None, no person has more. Must be None if the schema has a `person`.
 
         Returns
         -------
@@ -417,7 +417,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         if unknown:
             raise ValueError(f"columns must be released; {unknown[0]!r} is not")
         if not columns or len(set(columns)) < len(columns):
-            raise ValueError("columns must be at least one, and different")
+            raise ValueError("columns must be one or more different columns of the tables")
         found = [table for table in self.tables_ if set(columns) <= set(table)]
         if not found:
             listed = ", ".join(map(repr, columns))
@@ -461,7 +461,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
     # Models -------------------------------------------------------------------------------
 
     def network(self) -> PrivateBayesNetMLE:
-        """Return a Bayesian network made of the released tables, at no privacy cost.
+        """Return a Bayesian network estimated from the released tables, at no privacy cost.
 
         Its structure is the tree of pairs of columns with the largest mutual information (Chow and
         Liu 1968), among the pairs that a released table has.
@@ -493,7 +493,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         return self.network().sample(n_samples, random_state)
 
     def classifier(self, target: Hashable) -> PrivateTableClassifier | PrivateBayesNetMLE:
-        """Return a classifier made of the released tables, at no privacy cost.
+        """Return a classifier estimated from the released tables, at no privacy cost.
 
         If all pairs of columns were released, it is naive Bayes, corrected for the dependence of
         columns, as `PrivateTableClassifier.fit_counts` does. Otherwise, or if the target is not a
@@ -666,7 +666,7 @@ def _in_memory_part(schema: Schema, part: Part) -> Part:
     if schema.person is None:
         return Part(records, groups=part.groups)
     if schema.person not in records.columns:
-        raise ValueError(f"X must have the column {schema.person!r}, the key of the persons")
+        raise ValueError(f"X must have the column {schema.person!r}, which identifies persons")
     return Part(records, groups=records.columns[schema.person])
 
 
