@@ -240,25 +240,44 @@ def low_rank_shares(
         beyond the noise.
     """
     sizes = {name: len(each) for name, each in shares.items()}
-    d, n_cells = sum(sizes.values()), sum(table.counts.size for table in tables)
+    d = sum(sizes.values())
     pairs = {frozenset(table.axes) for table in tables}
-    is_complete = pairs == set(map(frozenset, combinations(sizes, 2)))
+    if (
+        len(sizes) < 3
+        or d > _MOST_CATEGORIES
+        or pairs != set(map(frozenset, combinations(sizes, 2)))
+    ):
+        return None
     deviation = float(np.sqrt(max(table.variance for table in tables)))
-    is_small = total * len(tables) > _LARGEST_MEAN * deviation * n_cells
-    if len(sizes) < 3 or not is_complete or is_small or d > _MOST_CATEGORIES:
+    if total > _LARGEST_MEAN * deviation * np.mean([table.counts.size for table in tables]):
         return None
     ends = dict(zip(sizes, np.cumsum([*sizes.values()]), strict=True))
     blocks = {name: slice(end - sizes[name], end) for name, end in ends.items()}
     alone = np.concatenate([*shares.values()])
-    observed, unknown = np.zeros((d, d)), np.zeros((d, d), dtype=bool)
+    owners = np.repeat(np.arange(len(sizes)), [*sizes.values()])
+    observed = np.zeros((d, d))
     for table in tables:
         row, column = (blocks[name] for name in table.axes)
         observed[row, column] = table.counts - total * np.outer(alone[row], alone[column])
         observed[column, row] = observed[row, column].T
-    for block in blocks.values():
-        unknown[block, block] = True
     most, edge = max(d // _CATEGORIES_PER_DIMENSION, 1), 2 * deviation * np.sqrt(d)
-    found = np.zeros((d, d))
+    found = _low_rank(observed, owners[:, np.newaxis] == owners, most, edge)
+    if found is None:
+        return None
+    joint = []
+    for table in tables:
+        row, column = (blocks[name] for name in table.axes)
+        independent = np.outer(alone[row], alone[column])
+        cells = np.maximum(independent + found[row, column] / total, _LEAST_RATIO * independent)
+        joint.append(cells / cells.sum())
+    return joint
+
+
+def _low_rank(
+    observed: np.ndarray, unknown: np.ndarray, most: int, edge: float
+) -> np.ndarray | None:
+    """Return a symmetric matrix of few shrunk eigenvalues; None if none is beyond the edge."""
+    found = np.zeros(observed.shape)
     for _ in range(_ROUNDS):
         values, vectors = np.linalg.eigh(np.where(unknown, found, observed))
         largest = np.argsort(np.abs(values))[-most:]
@@ -267,13 +286,7 @@ def low_rank_shares(
             return None
         shrunk = np.sign(values[kept]) * np.sqrt(values[kept] ** 2 - edge**2)
         found = (vectors[:, kept] * shrunk) @ vectors[:, kept].T
-    joint = []
-    for table in tables:
-        row, column = (blocks[name] for name in table.axes)
-        independent = np.outer(alone[row], alone[column])
-        cells = np.maximum(independent + found[row, column] / total, _LEAST_RATIO * independent)
-        joint.append(cells / cells.sum())
-    return joint
+    return found
 
 
 def project_counts(values: np.ndarray, total: Any) -> np.ndarray:
