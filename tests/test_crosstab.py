@@ -574,7 +574,7 @@ def test_categories_of_queries():
         ("age", 30, "counted by bins"),
         ("age", (20, 110), "borders of its bins"),
         ("age", (18, 63), "borders of its bins"),
-        ("age", [], "at least one"),
+        ("age", [], "must not be empty"),
     ],
 )
 def test_categories_that_do_not_exist_are_refused(name, wanted, message):
