@@ -267,7 +267,7 @@ def test_a_ratio_of_shares_is_bounded_by_nothing_if_the_reference_may_be_zero():
 
 
 def test_comparisons_need_disjoint_conditions():
-    with pytest.raises(ValueError, match="no cell in common"):
+    with pytest.raises(ValueError, match="not have cells in common"):
         difference(table(COUNTS, EXACT), np.s_[:, 0], 0, np.s_[0, :2])
 
 

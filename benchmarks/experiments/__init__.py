@@ -24,6 +24,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "inference-fresh": ("inference_further", "InferenceFresh"),
     "inference-tests": ("inference_further", "InferenceTests"),
     "inference-further": ("inference_further", "InferenceFurther"),
+    "inference-widths": ("inference_widths", "InferenceWidths"),
     "inference-power": ("inference_coverage", "InferencePower"),
     "mechanism-choice": ("mechanism_choice", "MechanismChoice"),
     "renyi-claims": ("privacy", "RenyiClaims"),

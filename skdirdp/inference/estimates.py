@@ -87,7 +87,7 @@ class NoisyTable:
     n_records : int, optional
         Public number of counted records. None if it is protected.
     batch_dims : int, default=0
-        Number of leading dimensions that are no variables: they number independent tables of the
+        Number of leading dimensions that are not variables: they index independent tables of the
         same shape, and results have them too.
     unit : float, default=1.0
         Number of records in the unit of `counts` and `n_records`; see `for_population`.

@@ -159,13 +159,15 @@ class _Rows(NamedTuple):
 class _Batch(NamedTuple):
     """Posteriors of each component (first dimension) for each cell of some rows (second).
 
-    Likelihoods have a common factor in each cell. `square` is the posterior mean of the square.
+    Likelihoods have a common factor in each cell. `square` is the posterior mean of the square, and
+    `noise` the variance of the noise.
     """
 
     rows: _Rows
     likelihood: np.ndarray
     mean: np.ndarray
     square: np.ndarray
+    noise: np.ndarray | None = None
 
     @classmethod
     def from_cells(cls, groups: Sequence[Cells], prior: Prior) -> "_Batch":
@@ -207,7 +209,7 @@ class _Batch(NamedTuple):
         square[sparse] *= chance / total_mass
         logs[sparse] += np.log(total_mass)
         logs -= logs.max(axis=0)
-        return cls(rows, np.exp(logs, out=logs), mean, square)
+        return cls(rows, np.exp(logs, out=logs), mean, square, variance)
 
     def moments(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances of counts, by the weights of each row."""
@@ -234,8 +236,8 @@ class _Batch(NamedTuple):
         mean, variance = self.moments(self.row_weights(common))
         totals = np.concatenate([cells.totals for cells in groups])
         total_variances = np.concatenate([cells.total_variances for cells in groups])
-        exact = groups[0].exact_sums
-        mean = given_sums(mean, variance, totals, total_variances, self.rows, exact)
+        noise = self.noise if groups[0].exact_sums else None
+        mean = given_sums(mean, variance, totals, total_variances, self.rows, noise)
         sums = np.add.reduceat(mean, self.rows.starts).take(self.rows.of_cells)
         moments = np.array([mean / sums, variance / sums**2])
         ends = np.cumsum([cells.noisy.size for cells in groups])
@@ -267,21 +269,24 @@ def given_sums(
     sums: np.ndarray,
     sum_variances: np.ndarray,
     rows: _Rows,
-    exact: bool = False,
+    noise: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return means of counts given the sums of their rows, to first order in the difference.
 
     This is the regression of independent counts on a sum that is known up to a variance. Means
     stay positive: small ones decrease by less than the regression says. The sum is then too
-    large, and scaling to it mainly decreases the largest counts. If `exact`, the multiplier of
-    each row is solved for, so that the sums are exact.
+    large, and scaling to it mainly decreases the largest counts. With the variances of the noise,
+    the multiplier of each row is solved for, so that the sums are exact, and counts have common
+    errors as well, see `_common_variances`.
     """
     weights = mean * _ROUNDING
     weights += variance
     free = np.maximum(sum_variances, _TINY)
-    tilt = sums - np.add.reduceat(mean, rows.starts)
-    tilt /= np.add.reduceat(weights, rows.starts) + free
-    if exact:
+    off = sums - np.add.reduceat(mean, rows.starts)
+    if noise is not None:
+        weights += _common_variances(off, mean, variance, noise, free, rows)
+    tilt = off / (np.add.reduceat(weights, rows.starts) + free)
+    if noise is not None:
         tilt = _solved_tilts(tilt, mean, weights, sums, free, rows)
     weights *= tilt.take(rows.of_cells)
     # A decrease by t becomes m**2 / (m + t), which is the same to first order.
@@ -291,6 +296,21 @@ def given_sums(
     adjusted *= mean
     adjusted += np.maximum(weights, 0.0, out=weights)
     return adjusted
+
+
+def _common_variances(off, mean, variance, noise, free, rows: _Rows) -> np.ndarray:
+    """Return covariances of counts with the sum of their row, due to a common error of the prior.
+
+    If the prior is wrong for a row, the errors of its small counts add up, and those of counts
+    that the noise leaves clear do not. The common error is proportional to the count and to the
+    share of its noise that the prior removed. Its variance in the sum is the part of the squared
+    difference `off` that the other variances do not explain.
+    """
+    common = mean * np.clip(1 - variance / noise, 0.0, 1.0)
+    excess = np.maximum(off**2 - np.add.reduceat(variance, rows.starts) - free, 0.0)
+    least = _ROUNDING * np.add.reduceat(mean, rows.starts) + _TINY
+    excess /= np.maximum(np.add.reduceat(common, rows.starts), least)
+    return common * excess.take(rows.of_cells)
 
 
 def _solved_tilts(tilt, mean, weights, sums, free, rows: _Rows) -> np.ndarray:
@@ -365,7 +385,11 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
     whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
     for place, (mean, variance) in enumerate(posterior.swapaxes(0, 1)):
         sums, sum_variances = cells.totals[[place]], cells.total_variances[[place]]
-        mean[:] = given_sums(mean, variance, sums, sum_variances, whole, cells.exact_sums)
+        noise = None
+        if cells.exact_sums:
+            level, own = cells.level[place], cells.variance[place]
+            noise = cell_variances(cells.noisy[place], own, cells.per_count, level)
+        mean[:] = given_sums(mean, variance, sums, sum_variances, whole, noise)
     return posterior
 
 
