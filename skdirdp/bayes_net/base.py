@@ -475,13 +475,19 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         contain the error of dependences that it lacks. A target is drawn from the network like the
         other columns, and not from its own model.
 
+        For columns of numbers with four or more values in a common table, means, variances and
+        covariances are estimated without bias, so intervals for coefficients of regressions are
+        valid. Other effects, such as odds ratios of numbers above limits, can have a bias if the
+        noise is large.
+
         Parameters
         ----------
         n_tables : int, default=20
             Number of tables, at least 2.
         n : int, default=None
-            Number of records of each table. If None, five times the number of fitted records. With
-            fewer, intervals are wider.
+            Number of records of each table. If None, five times the number of fitted records.
+            Intervals are wider with fewer records, and shorter with more for effects of columns
+            without a common table.
         random_state : int, Generator, RandomState or None, default=None
             Seed of the draws; not related to the noise.
 
@@ -492,8 +498,9 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         Warns
         -----
         UserWarning
-            If tables have fewer than three records for each cell and standard deviation of the
-            noise. Intervals may then be wrong.
+            If a table has fewer than three records for each cell and standard deviation of the
+            noise, or, for `PrivateBayesNet`, if values are merged or the structure lacks tables
+            of pairs of columns. Intervals may then be wrong.
         """
         check_is_fitted(self)
         n_tables = check_integer("n_tables", n_tables, at_least=2)

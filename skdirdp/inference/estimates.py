@@ -27,7 +27,7 @@ _SCAN, _HALVINGS = 12, 12
 # prior: no category is excluded.
 _PSEUDO_COUNT = 0.5
 # Quantiles that represent a chi-squared distribution, and halvings that find an interval.
-_RANKS, _REACH_HALVINGS = 200, 40
+_RANKS, _REACH_HALVINGS = 200, 30
 
 
 @dataclass(frozen=True)
@@ -616,14 +616,17 @@ def combine(
 
     Notes
     -----
-    Let B be the variance between the tables, and V the mean of `variances`. B estimates the sum
-    of V and the variance S of the parameters, and the variance of the mean is ``(1 + 1/m) S + V/m``
-    (Raghunathan, Reiter and Rubin, 2003). An interval contains 95% of the mixture of normal
-    distributions with this variance, where S is 0 or ``(m - 1) B / c - V``, if this is positive,
-    and c has a chi-squared distribution with m - 1 degrees of freedom. Without `variances`, it is
-    the t interval with ``(1 + 1/m) B``. The generator must draw a new model from the posterior for
-    each table, as `sample_tables` of networks does, and records that are independent given the
-    model. If its model is wrong, the intervals are wrong too.
+    Let B be the variance between m tables, and V the mean of `variances`. B estimates S + V, where
+    S is the variance of the parameters, and the mean of the tables has the variance
+    ``(1 + 1/m) S + V/m`` (Raghunathan, Reiter and Rubin, 2003). S is drawn as
+    ``(m - 1) B / c - V``, or 0 if this is negative, where c has a chi-squared distribution with
+    m - 1 degrees of freedom. The interval is a central one of the resulting mixture of normal
+    distributions. Without `variances`, V is 0, and this is the t interval with the variance
+    ``(1 + 1/m) B``.
+
+    The generator must draw a new model from the posterior for each table, as `sample_tables` of
+    networks does, and records that are independent given the model. If its model is wrong, the
+    intervals are wrong too.
 
     Examples
     --------
@@ -645,7 +648,7 @@ def combine(
         within = within.mean(axis=0)
     if np.any((between <= within) & (between > 0)):
         warnings.warn(
-            "the tables vary less than their records explain: intervals are wider than needed. "
+            "the tables vary less than their records explain: intervals may be wider than needed. "
             "More tables, or more records in each, help",
             stacklevel=2,
         )
@@ -659,7 +662,10 @@ def combine(
 def _mixture_reach(
     between: np.ndarray, within: np.ndarray, m: int, confidence: float
 ) -> np.ndarray:
-    """Return half the width of the central interval of a mixture of normal distributions."""
+    """Return half the width of the central interval that `combine` describes.
+
+    `between` and `within` are the variances between tables and of the records within them.
+    """
     ranks = (np.arange(_RANKS) + 0.5) / _RANKS
     shape = (-1, *[1] * between.ndim)
     drawn = (m - 1) * between / chi2.ppf(ranks, m - 1).reshape(shape)
