@@ -144,6 +144,30 @@ def test_draws_of_merged_numbers_have_larger_covariances():
     assert found == pytest.approx(scores.inflation * before[0], rel=0.01)
 
 
+def test_tables_with_too_many_cells_for_covariances_are_warned_of():
+    table = NoisyTable(np.ones((200, 200)), Noise(1.0), ("x", "y"))
+    scores = {"x": Scores(np.arange(200.0))}
+    with pytest.warns(UserWarning, match="table of x, y has too many cells"):
+        (drawn,) = draw_counts([table], None, 2, np.random.default_rng(0), scores)
+    assert (drawn >= 0).all()
+
+
+def test_draws_keep_means_of_numbers_by_category_and_missing_values():
+    rng = np.random.default_rng(0)
+    # Numbers 0 to 6 and missing ones, for four groups with different means and missing values.
+    numbers = np.append(np.arange(7.0), np.nan)
+    truth = np.exp(-((numbers[:-1] - np.array([[2.0], [3.0], [3.5], [4.0]])) ** 2))
+    truth = np.column_stack([30 * truth, [5.0, 10.0, 20.0, 40.0]])
+    table = NoisyTable(truth + rng.normal(scale=3, size=truth.shape), Noise(9.0), ("g", "x"))
+    (drawn,) = draw_counts([table], truth.sum(), 400, rng, {"x": Scores(numbers)})
+    for found, expected in (
+        (drawn[:, :, -1], truth[:, -1]),
+        (drawn[:, :, :-1] @ numbers[:-1], truth[:, :-1] @ numbers[:-1]),
+    ):
+        # The draws have the noise of the table and their own noise.
+        assert np.abs((found.mean(axis=0) - expected) / found.std(axis=0)).max() < 3
+
+
 # Several tables ---------------------------------------------------------------------
 
 

@@ -648,7 +648,8 @@ class MarginErrors(BaseBayesNet):
         found = {}
         for name, column in self._released_.items():
             means, variances = column.group_numbers()
-            if np.isfinite(column.domain.numbers).sum() >= MIN_SCORES:
+            has_scores = np.isfinite(column.domain.numbers).sum() >= MIN_SCORES
+            if has_scores and np.isfinite(means).any():
                 found[name] = Scores.from_ranges(means, variances, column.group_shares)
         return found
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gdtrib
 
+from .._messages import warn
 from .._validation import check_real
 from ..mechanisms.tables import Noise
 from .margins import ConsistentTable, NoisyTable, make_consistent, margin_variances
@@ -35,6 +37,9 @@ _TILT_COST, _TILT_TOLERANCE, _MAX_TILTS = 1e-4, 1e-6, 50
 _MAX_EXPONENT = 200.0
 # Least variance by which features are standardised.
 _MIN_SPREAD = 1e-6
+# Limits on the combinations of categories that are counted together, and on the features of all
+# cells of a table: 20 draws of a table of 100 x 100 cells, with 2 million, take three seconds.
+_MAX_JOINT, _MAX_FEATURES = 64, 5 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,34 +291,45 @@ def _meet_moments(
 ) -> np.ndarray:
     """Return non-negative tables with the moments of the given ones.
 
-    Moments are the counts of each variable with scores, and of all others together, the mean and
-    the variance of the scores, and the covariances of scores with each other and with the others.
+    Moments are the counts of each variable with scores, and of all others (together if they have
+    few combinations), the mean and the variance of the scores, and the covariances of scores with
+    each other and with the others.
     """
-    tables, flat = _project_draws(draws), draws.reshape(len(draws), -1)
-    shape = draws.shape[1:]
+    tables, flat, shape = _project_draws(draws), draws.reshape(len(draws), -1), draws.shape[1:]
     parts = [(i,) for i, name in enumerate(axes) if name in scores]
     if not parts:
         return tables
     others = tuple(i for i, name in enumerate(axes) if name not in scores)
+    is_joint = prod(shape[i] for i in others) <= _MAX_JOINT
+    parts += [others] * bool(others) if is_joint else [(i,) for i in others]
     margins = [_Margin.of(draws, part, scores.get(axes[part[0]])) for part in parts]
-    margins += [_Margin.of(draws, others, None)] if others else []
+    pairs = [(i, j) for i, j in combinations(range(len(parts)), 2) if axes[parts[i][0]] in scores]
+    n_features = sum(margin.counts.shape[1] for margin in margins) + sum(
+        margins[i].contrasts.shape[1] * margins[j].contrasts.shape[1] for i, j in pairs
+    )
+    if n_features * flat.shape[1] > _MAX_FEATURES:
+        warn(
+            f"the table of {', '.join(map(str, axes))} has too many cells to keep the covariances "
+            "of its draws; effects of its numbers are biased towards 0"
+        )
+        return tables
     cells = np.indices(shape).reshape(len(shape), -1)
     categories = [
-        np.ravel_multi_index(tuple(cells[[*part]]), tuple(shape[i] for i in part))
-        for part in (*parts, others)[: len(margins)]
+        np.ravel_multi_index(tuple(cells[[*part]]), tuple(shape[i] for i in part)) for part in parts
     ]
     features = [
-        np.eye(margin.counts.shape[1])[rows]
-        for margin, rows in zip(margins, categories, strict=True)
+        np.eye(margin.counts.shape[1])[of_cell]
+        for margin, of_cell in zip(margins, categories, strict=True)
     ]
     wanted = [margin.counts for margin in margins]
-    for (i, first), (j, second) in combinations(enumerate(margins), 2):
+    for i, j in pairs:
+        first, second = margins[i], margins[j]
         left, right = first.contrasts[categories[i]], second.contrasts[categories[j]]
         products = (left[:, :, np.newaxis] * right[:, np.newaxis]).reshape(len(left), -1)
         sums = first.sums[:, :, np.newaxis] * second.sums[:, np.newaxis]
         independent = sums.reshape(len(draws), -1) / first.counts.sum(axis=1, keepdims=True)
-        # If a score is linear in the other variable, merging its values divides its covariances
-        # by this factor.
+        # If a mean score is linear in the other variable, merging scores divides the covariance by
+        # this factor.
         factor = first.inflation * second.inflation
         features.append(products)
         wanted.append(independent + factor * (flat @ products - independent))
