@@ -220,7 +220,7 @@ def test_intervals_of_slopes_of_numbers_cover(kind):
 def test_merged_values_are_warned_of():
     X = numbers(1000, 0)
     for model in list(number_networks(0.1))[1:]:
-        with pytest.warns(UserWarning, match="merges them"):
+        with pytest.warns(UserWarning, match="network merges many values"):
             model.fit(X).sample_tables(2, n=10)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -295,17 +295,14 @@ def _meet_moments(
     few combinations), the mean and the variance of the scores, and the covariances of scores with
     each other and with the others.
     """
-    tables, flat, shape = _project_draws(draws), draws.reshape(len(draws), -1), draws.shape[1:]
-    parts = [(i,) for i, name in enumerate(axes) if name in scores]
-    if not parts:
+    tables, flat = _project_draws(draws), draws.reshape(len(draws), -1)
+    if scores.keys().isdisjoint(axes):
         return tables
-    others = tuple(i for i, name in enumerate(axes) if name not in scores)
-    is_joint = prod(shape[i] for i in others) <= _MAX_JOINT
-    parts += [others] * bool(others) if is_joint else [(i,) for i in others]
-    margins = [_Margin.of(draws, part, scores.get(axes[part[0]])) for part in parts]
-    pairs = [(i, j) for i, j in combinations(range(len(parts)), 2) if axes[parts[i][0]] in scores]
-    n_features = sum(margin.counts.shape[1] for margin in margins) + sum(
-        margins[i].contrasts.shape[1] * margins[j].contrasts.shape[1] for i, j in pairs
+    margins = _find_margins(draws, axes, scores)
+    pairs = [(first, second) for first, second in combinations(margins, 2) if first.has_scores]
+    n_features = sum(len(margin.contrasts) for margin in margins)
+    n_features += sum(
+        first.contrasts.shape[1] * second.contrasts.shape[1] for first, second in pairs
     )
     if n_features * flat.shape[1] > _MAX_FEATURES:
         warn(
@@ -313,18 +310,10 @@ def _meet_moments(
             "of its draws; effects of its numbers are biased towards 0"
         )
         return tables
-    cells = np.indices(shape).reshape(len(shape), -1)
-    categories = [
-        np.ravel_multi_index(tuple(cells[[*part]]), tuple(shape[i] for i in part)) for part in parts
-    ]
-    features = [
-        np.eye(margin.counts.shape[1])[of_cell]
-        for margin, of_cell in zip(margins, categories, strict=True)
-    ]
+    features = [np.eye(len(margin.contrasts))[margin.categories] for margin in margins]
     wanted = [margin.counts for margin in margins]
-    for i, j in pairs:
-        first, second = margins[i], margins[j]
-        left, right = first.contrasts[categories[i]], second.contrasts[categories[j]]
+    for first, second in pairs:
+        left, right = first.contrasts[first.categories], second.contrasts[second.categories]
         products = (left[:, :, np.newaxis] * right[:, np.newaxis]).reshape(len(left), -1)
         sums = first.sums[:, :, np.newaxis] * second.sums[:, np.newaxis]
         independent = sums.reshape(len(draws), -1) / first.counts.sum(axis=1, keepdims=True)
@@ -337,24 +326,43 @@ def _meet_moments(
     return tilted.reshape(draws.shape)
 
 
+def _find_margins(
+    draws: np.ndarray, axes: Sequence[Hashable], scores: Mapping[Hashable, Scores]
+) -> list["_Margin"]:
+    """Return the margin of each variable with scores, and of the others."""
+    scored = [i for i, name in enumerate(axes) if name in scores]
+    others = [i for i, name in enumerate(axes) if name not in scores]
+    margins = [_Margin.of(draws, [i], scores[axes[i]]) for i in scored]
+    if others and prod(draws.shape[i + 1] for i in others) <= _MAX_JOINT:
+        return [*margins, _Margin.of(draws, others, None)]
+    return margins + [_Margin.of(draws, [i], None) for i in others]
+
+
 class _Margin(NamedTuple):
     """Non-negative counts of one or more variables of several draws of a table."""
 
     counts: np.ndarray  # by draw and category
     contrasts: np.ndarray  # scores of each category, or indicators
+    categories: np.ndarray  # category of each cell of the table
     inflation: float
+    has_scores: bool
 
     @classmethod
     def of(cls, draws: np.ndarray, kept: Sequence[int], scores: Scores | None) -> "_Margin":
-        lost = tuple(i for i in range(1, draws.ndim) if i - 1 not in kept)
+        shape = draws.shape[1:]
+        cells = np.indices(shape).reshape(len(shape), -1)
+        categories = np.ravel_multi_index(
+            tuple(cells[i] for i in kept), tuple(shape[i] for i in kept)
+        )
+        lost = tuple(i + 1 for i in range(len(shape)) if i not in kept)
         margin = draws.sum(axis=lost).reshape(len(draws), -1)
-        counts = _project_draws(margin)
-        size = margin.shape[1]
+        counts, size = _project_draws(margin), margin.shape[1]
         if scores is None:
-            return cls(counts, np.eye(size)[:, 1:], 1.0)
+            return cls(counts, np.eye(size)[:, 1:], categories, 1.0, False)
         contrasts = scores.contrasts(counts.mean(axis=0))
         powers = np.column_stack([np.ones(size), contrasts, contrasts[:, 0] ** 2])
-        return cls(_tilt(counts, powers, margin @ powers), contrasts, scores.inflation)
+        counts = _tilt(counts, powers, margin @ powers)
+        return cls(counts, contrasts, categories, scores.inflation, True)
 
     @property
     def sums(self) -> np.ndarray:
