@@ -222,7 +222,7 @@ def test_tables_with_nothing_in_common_stay_as_they_are():
         np.testing.assert_allclose(found.variance, table.variance)
 
 
-def test_axes_that_do_not_fit_are_refused():
+def test_axes_that_do_not_fit_are_rejected():
     with pytest.raises(ValueError, match="axes must name each of the 2 dimensions once"):
         NoisyTable(np.zeros((2, 2)), Noise(1.0), ("a", "a"))
 
@@ -806,7 +806,7 @@ def test_estimates_depend_on_the_draws_alone(monkeypatch, estimator):
         np.testing.assert_array_equal(first, second)
 
 
-def test_limits_of_estimators_hold_their_own_probabilities():
+def test_limits_of_estimators_contain_their_own_probabilities():
     X, y, public = _records()
     model = DirichletCategoricalNB(random_state=0, epsilon=2.0, **public).fit(X, y)
     exact = CategoricalNB(min_categories=public["n_categories"], alpha=1e-9).fit(X, y)

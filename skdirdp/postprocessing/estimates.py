@@ -129,10 +129,10 @@ class TableEstimate:
         noisy = self.noisy
         reach = self.noise.reach((1 + confidence) / 2)
         variances = cell_variances(noisy, self.variance, self.noise.per_count, noisy.mean())
-        off, row_off = reach * np.sqrt(variances), reach * np.sqrt(self.row_variance)
+        margin, row_margin = reach * np.sqrt(variances), reach * np.sqrt(self.row_variance)
         row = noisy.sum(axis=-1, keepdims=True)
-        least, most = np.maximum(row - row_off, 0.0), np.maximum(row + row_off, 0.0)
-        low, high = np.maximum(noisy - off, 0.0), np.maximum(noisy + off, 0.0)
+        least, most = np.maximum(row - row_margin, 0.0), np.maximum(row + row_margin, 0.0)
+        low, high = np.maximum(noisy - margin, 0.0), np.maximum(noisy + margin, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             lower = np.where(most > 0, low / most, 0.0)
             upper = np.where(least > 0, high / least, 1.0)
@@ -160,9 +160,9 @@ def estimate_counts(
     row_shares : sequence of ndarray or None, optional
         For tables of two variables, the expected shares of the rows. If None, they are equal.
     exact_sums : bool, default=False
-        Whether the condition that a row has a known sum is solved, or fulfilled to first order
-        and by scaling. Scaling decreases large counts if many small ones are in doubt, which
-        matters for errors of counts, and hardly for conditional probabilities.
+        Whether to solve for the known sum of each row. Otherwise it is reached to first order
+        and by scaling. Scaling decreases large counts if many small ones are uncertain, which
+        affects errors of counts, but has little effect on conditional probabilities.
 
     Returns
     -------
@@ -181,22 +181,22 @@ def estimate_counts(
         return []
     expected = [None] * len(tables) if row_shares is None else list(row_shares)
     consistent = make_consistent(tables, total)
-    alike: dict[Hashable, list[int]] = {}
-    for place, (table, shares) in enumerate(zip(consistent, expected, strict=True)):
-        key = (table.counts.shape, table.shared, table.table.noise)
+    by_kind: dict[Hashable, list[int]] = {}
+    for index, (table, shares) in enumerate(zip(consistent, expected, strict=True)):
+        kind = (table.counts.shape, table.shared, table.table.noise)
         # Tables with expected shares are not stacked.
-        alike.setdefault(key if shares is None else place, []).append(place)
+        by_kind.setdefault(kind if shares is None else index, []).append(index)
     stacks = [
-        _Stack([consistent[place] for place in places], total, expected[places[0]], exact_sums)
-        for places in alike.values()
+        _Stack([consistent[i] for i in indices], total, expected[indices[0]], exact_sums)
+        for indices in by_kind.values()
     ]
     _estimate_variables(stacks)
     _estimate_step(stacks, _Stack.row_cells, _Stack.keep_rows, POOLS)
     _estimate_step(stacks, _Stack.cells_given_one, _Stack.keep, ROWS)
     _estimate_step(stacks, _Stack.cells_given_all, _Stack.keep, ROWS)
-    places = np.concatenate([*alike.values()])
+    order = np.argsort(np.concatenate([*by_kind.values()]))
     estimates = [estimate for stack in stacks for estimate in stack.estimates()]
-    return [estimates[i] for i in np.argsort(places)]
+    return [estimates[i] for i in order]
 
 
 def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
@@ -232,7 +232,7 @@ def project_counts(values: np.ndarray, total: Any) -> np.ndarray:
     falling = np.sort(values, axis=-1)[..., ::-1]
     total = np.asarray(total)[..., np.newaxis]
     excess = (np.cumsum(falling, axis=-1) - total) / np.arange(1, values.shape[-1] + 1)
-    # The condition holds for the largest values, and for no other.
+    # Only the largest values satisfy this condition.
     n_positive = np.sum(falling > excess, axis=-1, keepdims=True)
     return np.maximum(values - np.take_along_axis(excess, n_positive - 1, axis=-1), 0.0)
 
@@ -244,39 +244,25 @@ def draw_counts(
     generator: np.random.Generator,
     scores: Mapping[Hashable, Scores] | None = None,
 ) -> list[np.ndarray]:
-    """Draw the true counts of tables, given the noisy ones.
+    """Draw non-negative true counts of tables `n_draws` times, given the noisy counts.
 
     A draw is a noisy table minus new noise: the confidence distribution of the true counts. The
     tables of a draw are made consistent, and replaced by the nearest ones without negative
     counts. That moves all associations towards 0 if many counts are small, so tables of variables
-    with scores are then changed to have the moments of the unbiased ones.
-
-    Parameters
-    ----------
-    tables : sequence of NoisyTable
-    total : float, optional
-        The public number of records in each table. If None, it is estimated.
-    n_draws : int
-    generator : Generator
-    scores : dict of Scores, optional
-        Scores of the categories of ordered variables.
-
-    Returns
-    -------
-    list of ndarray of shape (n_draws, ...)
-        Non-negative counts of each table, with one dimension for each variable.
+    with scores are then changed to have the moments of the unbiased ones. Each result has a first
+    dimension for the draws. `total` is public, or None.
     """
     # The draws are one more variable of all tables, so each draw is consistent by itself.
-    moved = []
+    drawn = []
     for table in tables:
         counts = _denoise(table, n_draws, generator)
         if total is not None:
-            off = total - counts.reshape(n_draws, -1).sum(axis=1)
-            counts += (off / table.counts.size).reshape(-1, *[1] * table.counts.ndim)
-        moved.append(NoisyTable(counts, table.noise, (_DRAW, *table.axes)))
+            error = total - counts.reshape(n_draws, -1).sum(axis=1)
+            counts += (error / table.counts.size).reshape(-1, *[1] * table.counts.ndim)
+        drawn.append(NoisyTable(counts, table.noise, (_DRAW, *table.axes)))
     return [
         _meet_moments(each.counts, table.axes, scores or {})
-        for each, table in zip(make_consistent(moved), tables, strict=True)
+        for each, table in zip(make_consistent(drawn), tables, strict=True)
     ]
 
 
@@ -448,29 +434,29 @@ def _estimate_step(
     prior: Prior,
 ) -> None:
     """Estimate the cells of all stacks at once."""
-    waiting = [(stack, cells) for stack in stacks for cells in make_cells(stack)]
-    posteriors = _estimate_by_width([cells for _, cells in waiting], prior)
-    for (stack, _), posterior in zip(waiting, posteriors, strict=True):
+    pairs = [(stack, cells) for stack in stacks for cells in make_cells(stack)]
+    posteriors = _estimate_by_width([cells for _, cells in pairs], prior)
+    for (stack, _), posterior in zip(pairs, posteriors, strict=True):
         keep(stack, posterior)
 
 
 def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
     """Estimate every variable alone, once for all tables that have it."""
-    places: dict[Hashable, int] = {}
+    positions: dict[Hashable, int] = {}
     groups: list[Cells] = []
     for stack in stacks:
         for axis, names in enumerate(stack.names):
-            new = {name: i for i, name in enumerate(names) if name not in places}
+            new = {name: i for i, name in enumerate(names) if name not in positions}
             if new:
                 groups.append(stack.variable_cells(axis).rows([*new.values()]))
-                places.update(zip(new, range(len(places), len(places) + len(new)), strict=True))
+                positions |= {name: len(positions) + i for i, name in enumerate(new)}
     posteriors = _estimate_by_width(groups, POOLS)
     # One array per row, without a tuple around each: many tuples would slow garbage collection.
     shares, variances = ([row for each in posteriors for row in each[i]] for i in range(2))
     for stack in stacks:
         stack.start(
             Posterior(
-                *[np.array([rows[places[name]] for name in names]) for rows in (shares, variances)]
+                *[np.array([rows[positions[i]] for i in names]) for rows in (shares, variances)]
             )
             for names in stack.names
         )
@@ -495,7 +481,7 @@ class _Stack:
         self.names = list(zip(*[table.table.axes for table in tables], strict=True))
         self._sums = self._counts.reshape(len(tables), -1).sum(axis=1)
         if total is None:
-            # If nothing is left of a sum, the noise is the best guess of its size.
+            # A sum below the standard deviation of its noise is replaced by it.
             self._totals = np.maximum(self._sums, np.sqrt(self._variance(())))
         else:
             self._totals = np.full(len(tables), float(total))
@@ -591,8 +577,8 @@ class _Stack:
         is_pool: bool = False,
     ) -> Cells:
         """Return the margin with some dimensions, as rows with the given totals."""
-        lost = tuple([axis + 1 for axis in range(len(self._shape)) if axis not in axes])
-        margin = self._counts.sum(axis=lost) if lost else self._counts
+        summed = tuple([axis + 1 for axis in range(len(self._shape)) if axis not in axes])
+        margin = self._counts.sum(axis=summed) if summed else self._counts
         noisy = margin.reshape(totals.size, -1)
         width, n_rows = noisy.shape[1], totals.size // len(margin)
         total_variance = np.zeros(len(margin)) if is_pool else self._variance(axes[:-1])
@@ -603,15 +589,5 @@ class _Stack:
             for each in (shares, variances)
         )
         per_count = float(self._tables[0].table.noise.per_count)
-        totals = totals.reshape(-1)
-        return Cells(
-            noisy,
-            variance,
-            per_count,
-            level,
-            shares,
-            variances,
-            totals,
-            total_variance,
-            self._exact_sums,
-        )
+        pool = shares, variances, totals.reshape(-1), total_variance
+        return Cells(noisy, variance, per_count, level, *pool, self._exact_sums)

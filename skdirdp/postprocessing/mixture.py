@@ -3,7 +3,7 @@
 The prior of a true count is a mixture of distributions on the positive numbers:
 
 - pooled: centred at the share that the pool of its row has in this column;
-- adjacent: centred at the value that the adjacent cells of its row suggest;
+- adjacent: centred at the value that the adjacent cells of its row predict;
 - sparse: zero with a probability, otherwise exponential;
 - diffuse: exponential, with the mean of the row.
 
@@ -273,8 +273,8 @@ def given_sums(
 
     This is the regression of independent counts on a sum that is known up to a variance. Means
     stay positive: small ones decrease by less than the regression says. The sum is then too
-    large, and scaling to it takes the rest from the largest counts. If `exact`, the multiplier of
-    each row is solved for, so that nothing is left.
+    large, and scaling to it mainly decreases the largest counts. If `exact`, the multiplier of
+    each row is solved for, so that the sums are exact.
     """
     weights = mean * _ROUNDING
     weights += variance
@@ -340,8 +340,6 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
     )
     moments = [each.reshape(-1, size) for each in _Batch.from_cells([grid], prior).moments(weights)]
     posterior = np.empty((2, *cells.noisy.shape))
-    start = np.zeros(1, dtype=np.intp)
-    whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
     for place, (noisy, deviation) in enumerate(zip(cells.noisy, deviations, strict=True)):
         for chosen in row_blocks(len(noisy), 1, _BLOCK):
             rest = noisy[chosen] * (1 / (deviation * _GRID_STEP))
@@ -356,28 +354,33 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
                 step -= out
                 step *= rest
                 out += step
-        row = cells.rows(slice(place, place + 1))
-        beyond = np.flatnonzero(noisy > deviation * _GRID[-1])
-        for chosen in row_blocks(len(beyond), 1, _BLOCK):
-            exact = _Batch.from_cells([row.columns(beyond[chosen])], prior)
-            posterior[:, place, beyond[chosen]] = exact.moments(weights[:, place : place + 1])
-        mean, variance = posterior[:, place]
-        mean[:] = given_sums(mean, variance, row.totals, row.total_variances, whole, row.exact_sums)
+    # Cells beyond the grid are evaluated exactly.
+    of_rows, columns = np.nonzero(cells.noisy > deviations[:, np.newaxis] * _GRID[-1])
+    for chosen in row_blocks(len(columns), 1, _BLOCK):
+        row, column = of_rows[chosen], columns[chosen]
+        rows = np.unique(row)
+        beyond = [cells.rows([k]).columns(column[row == k]) for k in rows.tolist()]
+        posterior[:, row, column] = _Batch.from_cells(beyond, prior).moments(weights[:, rows])
+    start = np.zeros(1, dtype=np.intp)
+    whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
+    for place, (mean, variance) in enumerate(posterior.swapaxes(0, 1)):
+        sums, sum_variances = cells.totals[[place]], cells.total_variances[[place]]
+        mean[:] = given_sums(mean, variance, sums, sum_variances, whole, cells.exact_sums)
     return posterior
 
 
 def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the offset of each column in the grid, and the shares and variances of levels."""
     logs = np.log(row.shares[0])
-    low, apart = logs.min(), np.ptp(logs) / (_LEVELS - 1)
+    low, spacing = logs.min(), np.ptp(logs) / (_LEVELS - 1)
     logs -= low
-    logs /= max(apart, _TINY)
+    logs /= max(spacing, _TINY)
     nearest = np.rint(logs, out=logs).astype(np.intp)
     relative = np.divide(row.share_variances[0], row.shares[0] ** 2, out=logs)
     sizes = np.bincount(nearest)
     sums = np.bincount(nearest, relative)
     filled = np.flatnonzero(sizes)
-    shares = np.exp(low + apart * np.arange(len(sizes)))
+    shares = np.exp(low + spacing * np.arange(len(sizes)))
     relative = np.interp(np.arange(len(sizes)), filled, sums[filled] / sizes[filled])
     nearest *= len(_GRID)
     return nearest, shares, shares**2 * relative
@@ -386,7 +389,7 @@ def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _adjacent(
     noisy: np.ndarray, variance: np.ndarray, centre: np.ndarray, rows: _Rows, reach: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values that adjacent cells suggest, and their variances.
+    """Return the values that adjacent cells predict, and their variances.
 
     Adjacent cells have a common factor to their centres. Its prior mean is 1. At the end of a
     row, where fewer cells are adjacent, the variance is larger.

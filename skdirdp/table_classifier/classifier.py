@@ -20,9 +20,10 @@ from .._messages import errors_without_data
 from .._persons import CountedRows, Unit, check_person, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import check_cells, check_classes, check_tables, encode_labels
-from ..base import Budget, CountingEstimator, PrivacyReport, calibrate_with_names
+from ..base import Budget, CountingEstimator, PrivacyReport
 from ..engines import Part, lazy_for_dask, open_table
 from ..mechanisms import CountTable
+from ..mechanisms.splitting import split_with_selection
 from ..mechanisms.tables import ContributionBound
 from ..schema import (
     NO_PERSON,
@@ -371,8 +372,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             tables = [table.per_person(unit.max_rows) for table in tables]
         contribution, names = (table.contribution for table in tables)
         relation = tables[0].relation(budget.adjacency)
-        whole, selections = calibrate_with_names(
-            budget, relation, contribution, n_unlisted, NAMES_SHARE, names
+        whole, selections = split_with_selection(
+            *budget[:3], relation, contribution, n_unlisted, NAMES_SHARE, names
         )
         return Releases(whole, bound, len(self._columns_), selections)
 
