@@ -475,10 +475,9 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         contain the error of dependences that it lacks. A target is drawn from the network like the
         other columns, and not from its own model.
 
-        For columns of numbers with four or more values in a common table, means, variances and
-        covariances are estimated without bias, so intervals for coefficients of regressions are
-        valid. Other effects, such as odds ratios of numbers above limits, can have a bias if the
-        noise is large.
+        For columns with four or more numbers in a common table, means, variances and covariances
+        are drawn nearly without bias, so intervals for coefficients of regressions hold. Other
+        effects, such as odds ratios of numbers above limits, can be biased by the noise.
 
         Parameters
         ----------
