@@ -41,6 +41,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "simplex-outputs": ("simplex", "SimplexOutputs"),
     "end-to-end": ("end_to_end", "EndToEnd"),
     "table-classifier": ("table_classifier", "TableClassifier"),
+    "table-classifier-confirmation": ("table_classifier", "TableClassifierConfirmation"),
     "table-classifier-cost": ("table_classifier_cost", "TableClassifierCost"),
     "pipeline-split": ("pipeline_split", "PipelineSplit"),
     "filters": ("filters", "Filters"),
