@@ -632,7 +632,7 @@ def combine(
     --------
     >>> from skdirdp.inference import combine
     >>> combine([0.21, 0.24, 0.19, 0.22, 0.25], [1e-4] * 5)
-    Estimate(0.222, low=0.1494, high=0.2946, confidence=0.95)
+    Estimate(0.222, low=0.1517, high=0.2923, confidence=0.95)
     """
     check_real("confidence", confidence, above=0, below=1)
     found = check_real_array("values", values)
