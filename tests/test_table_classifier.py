@@ -426,7 +426,7 @@ def test_steps_that_are_too_long_are_shortened(monkeypatch):
         )
 
     # With the bound on the Hessian, steps are rarely too long.
-    monkeypatch.setattr(model_module, "_COUPLING", 0.7)
+    monkeypatch.setattr(model_module, "_COUPLING", 0.5)
     shortened = loss()
     monkeypatch.setattr(NewtonStep, "best_length", lambda self, *_: np.ones(6))
     assert shortened < loss() - 0.005
@@ -972,3 +972,17 @@ def test_without_noise_all_names_are_found():
     table = visits(300).assign(ward=[f"name {k % 100}" for k in range(300)])
     model = fitted(table, schema=NAMES, epsilon=INF, order=None)
     assert len(model.coef_["ward"]) == 102
+
+
+@pytest.mark.parametrize("epsilon", [np.inf, 20.0])
+def test_a_category_without_records_is_no_evidence_for_a_rare_class(epsilon):
+    rng = np.random.default_rng(5)
+    label = (rng.random(20_000) < 0.07).astype(int)
+    frame = pd.DataFrame({"a": np.where(rng.random(20_000) < 0.3 + 0.3 * label, "u", "v")})
+    schema = Schema({"a": Schema.categories(["u", "v", "w"]), "label": [0, 1]})
+    model = PrivateTableClassifier(schema, epsilon=epsilon).fit(
+        frame.assign(label=label), y="label"
+    )
+    chances = model.predict_proba(pd.DataFrame({"a": ["u", "v", "w", None]}))[:, 1]
+    assert chances[1] < 0.06 < 0.08 < chances[0]
+    assert np.abs(chances[2:] - 0.07).max() < 0.04

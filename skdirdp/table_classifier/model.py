@@ -21,7 +21,7 @@ from ..postprocessing import NoisyTable, estimate_counts
 # epsilon from 0.1 to 3; docs/classifier.md shows the results.
 # Records are scored in blocks that fit into the cache.
 _BLOCK_ROWS = 1 << 14
-# Count that is added to each cell before logarithms are taken.
+# Count that is added to each cell before logarithms are taken, as a mean over the classes.
 _SMOOTHING = 0.5
 # Cells are merged if the mean squared difference of their class profiles, in units of squared
 # standard errors, is at most this.
@@ -156,7 +156,9 @@ class ClassTables:
 
     def profiles(self) -> list[np.ndarray]:
         """Return the shares of the cells of each column in each class, (n_cells, n_classes)."""
-        smooth = [table + _SMOOTHING for table in self.counts]
+        # With equal counts for all classes, cells without records would be evidence for rare ones.
+        added = _SMOOTHING * len(self.class_shares) * self.class_shares[:, np.newaxis]
+        smooth = [table + added for table in self.counts]
         return [(table / table.sum(axis=1, keepdims=True)).T for table in smooth]
 
     def cell_shares(self) -> list[np.ndarray]:
