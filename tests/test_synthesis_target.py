@@ -165,8 +165,9 @@ def test_only_released_steps_are_stated():
 
 def test_steps_that_cost_more_than_the_whole_are_refused():
     whole = calibrate_gaussian(1.0, 1e-5, None, "replace", ContributionBound())
-    for n_numbers, share in ((0, 0.0), (2, 0.0), (0, 0.3), (2, 0.3), (24, 0.3)):
-        ReleaseSchedule(whole, [], 30, 1000, n_numbers, share)
+    for refinements in ([], [1], [6, 6], [6] * 24, [0, 0]):
+        for share in (0.0, 0.3):
+            ReleaseSchedule(whole, [], 30, 1000, refinements, share)
     half = noise_for_share(whole, 0.5)
     _check_cost(whole, [(half, 1.0), (half, 1.0)])
     with pytest.raises(AssertionError, match="more than the whole"):

@@ -1,6 +1,7 @@
 """Bayesian network with learnt structure: one budget for structure and parameters."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import isqrt, prod
 from numbers import Integral, Real
 from types import MappingProxyType
@@ -47,12 +48,12 @@ from .structure_learning import (
     EncodedTable,
     ReleaseSchedule,
     StructureConstraints,
-    count_numbers,
     dependence_scores,
     estimate_total,
     learn_parents,
     pair_distances,
     parse_constraints,
+    plan_refinements,
     schema_from_parameters,
 )
 
@@ -269,7 +270,7 @@ class PrivateBayesNet(MarginErrors):
             table = EncodedTable.from_records(records, schema, counted.rows)
             self._check_sizes(table, constraints)
             schedule = self._plan(
-                context.budget, counted, len(names), len(table.unlisted), count_numbers(schema)
+                context.budget, counted, len(names), len(table.unlisted), plan_refinements(schema)
             )
             n_records = counted.n_rows if context.budget.has_public_size(counted.unit) else None
 
@@ -312,8 +313,7 @@ class PrivateBayesNet(MarginErrors):
                 f"columns, so that all tables fit into memory; got {max_cells}"
             )
         sizes = dict.fromkeys(table.domains, isqrt(max_cells))
-        for name in table.cells:
-            n_cells = table.domains[name].n_cells
+        for name, n_cells in table.sizes.items():
             if n_cells > _MAX_STATES:
                 raise ValueError(
                     f"column {name!r} must have at most {_MAX_STATES} states; got {n_cells}"
@@ -334,7 +334,7 @@ class PrivateBayesNet(MarginErrors):
         counted: CountedRows,
         n_columns: int,
         n_unlisted: int,
-        n_numbers: int,
+        refinements: Sequence[int],
     ) -> ReleaseSchedule:
         """Calibrate the releases of all steps to the budget."""
         unit, relation = counted.unit, budget.adjacency
@@ -345,7 +345,7 @@ class PrivateBayesNet(MarginErrors):
         )
         share = _TARGET_SHARE if self.target is not None and n_columns > 1 else 0.0
         max_cells = int(self.max_family_cells)
-        return ReleaseSchedule(gaussian, selections, n_columns, max_cells, n_numbers, share)
+        return ReleaseSchedule(gaussian, selections, n_columns, max_cells, refinements, share)
 
     def _learn(
         self,
@@ -361,6 +361,8 @@ class PrivateBayesNet(MarginErrors):
         total = estimate_total(noisy.values()) if n_records is None else float(n_records)
         self.n_records_ = total
         self._released_ = columns = self._group_cells(table.domains, noisy, schedule)
+        for name, domain in schedule.refine(columns, table, total).items():
+            columns[name] = replace(columns[name], domain=domain)
         codes = {name: column.groups[table.cells[name]] for name, column in columns.items()}
         self.structure_ = self._choose_parents(codes, schedule, constraints)
         sizes = {name: len(column.group_shares) for name, column in columns.items()}
@@ -588,9 +590,9 @@ class PrivateBayesNet(MarginErrors):
         n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=_MAX_COLUMNS)
         n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
         counted = select_rows(None, 1, self.max_rows)
-        n_numbers = count_numbers(self.schema or self.bounds or {})
+        refinements = plan_refinements(self.schema or self.bounds or {})
         schedule = self._plan(
-            Budget.from_estimator(self), counted, n_columns, n_unlisted, n_numbers
+            Budget.from_estimator(self), counted, n_columns, n_unlisted, refinements
         )
         sigmas = schedule.column_sigma, schedule.pair_sigma, schedule.clique_sigma
         return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))

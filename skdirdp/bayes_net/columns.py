@@ -20,21 +20,14 @@ from ..schema import (
     OUTSIDE,
     Categories,
     Constraint,
-    Dates,
-    Numbers,
     distinct_cells,
     plain_cells,
     satisfied,
 )
 from ..schema import Cells as ConstraintCells
+from ..schema.bins import BinCells
 from .clique_tree import shrink_counts
 
-# Numeric columns are counted in at most this many bins, which are grouped later.
-_N_FINE_BINS = 128
-# Logarithmic borders become evenly spaced below this fraction of the larger bound.
-_SMALLEST_SCALE = 1 / 4096
-# The smallest positive float: the bin from 0 to here contains only 0.
-_AFTER_ZERO = float(np.nextafter(0.0, 1.0))
 # Cells with at most half a record count as empty, even without noise.
 _MIN_COUNT = 0.5
 # Missing values of numbers count as absent below this many standard deviations.
@@ -116,130 +109,6 @@ class CategoryCells:
             codes = np.where(cells < len(self.states), cells, -1)
             return pd.Categorical.from_codes(codes, categories=list(self.states))
         return self.kind.decode(cells)
-
-
-@dataclass(frozen=True)
-class BinCells:
-    """Cells of a column of numbers or dates: fine bins, and the last for missing values.
-
-    Values beyond the edges are in the first or the last bin. Edges of whole numbers lie
-    between them.
-    """
-
-    kind: Numbers | Dates
-    edges: tuple[float, ...]  # edges on the axis of the kind
-
-    @classmethod
-    def from_kind(cls, kind: Numbers | Dates) -> "BinCells":
-        """Return bins between the bounds.
-
-        Half of the borders are evenly spaced, and half follow the logarithm of the distance
-        from 0. The value 0 has its own bin, because many records may share it. Borders of dates
-        are evenly spaced.
-        """
-        low, high = kind.axis_bounds
-        whole = kind.is_discrete
-        if whole and high - low < _N_FINE_BINS:
-            return cls(kind, tuple(np.arange(low, high + 2) - 0.5))
-        if isinstance(kind, Dates):
-            inner = np.linspace(low, high, _N_FINE_BINS + 1)[1:-1]
-            return cls(kind, (low - 0.5, *(np.floor(inner) + 0.5).tolist(), high + 0.5))
-        unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
-        even = np.linspace(low, high, _N_FINE_BINS // 2 + 1)
-        start, stop = np.arcsinh(low / unit), np.arcsinh(high / unit)
-        curved = unit * np.sinh(np.linspace(start, stop, _N_FINE_BINS // 2 + 1))
-        inner = np.concatenate([even[1:-1], curved[1:-1]])
-        if whole:
-            inner = np.concatenate([np.floor(inner) + 0.5, [-0.5, 0.5]])
-            low, high = low - 0.5, high + 0.5
-        else:
-            inner = np.concatenate([inner, [0.0, _AFTER_ZERO]])
-        inner = inner[(inner > low) & (inner < high)]
-        return cls(kind, (low, *np.unique(inner).tolist(), high))
-
-    @cached_property
-    def _edges(self) -> np.ndarray:
-        return np.array(self.edges)
-
-    @cached_property
-    def centres(self) -> np.ndarray:
-        """Centre of each bin on the axis."""
-        return (self._edges[1:] + self._edges[:-1]) / 2
-
-    @property
-    def n_cells(self) -> int:
-        return len(self.edges)
-
-    @property
-    def optional(self) -> list[int]:
-        """Cells that may be absent: missing values."""
-        return [len(self.edges) - 1]
-
-    def from_codes(self, codes: np.ndarray) -> np.ndarray:
-        """Return the cells of encoded values."""
-        values = self.kind.to_axis(codes)
-        found = np.searchsorted(self._edges[1:-1], values, side="right")
-        found[np.isnan(values)] = self.n_cells - 1
-        return found
-
-    def label(self, cells: Sequence[int]) -> Hashable:
-        """Return the range of a group of cells, without missing values."""
-        bins = [cell for cell in cells if cell < self.n_cells - 1]
-        if not bins:
-            return MISSING_STATE
-        low, high = self.edges[min(bins)], self.edges[max(bins) + 1]
-        if not self.kind.is_discrete:
-            is_zero = low == 0 and high == _AFTER_ZERO
-            return low if is_zero else pd.Interval(low, high, closed="left")
-        ends = self.kind.from_axis(np.array([np.ceil(low), np.floor(high)]))
-        low, high = self.kind.decode(ends).tolist()
-        return low if low == high else pd.Interval(low, high, closed="both")
-
-    def condition_weights(self, name: Hashable, condition: Any) -> np.ndarray:
-        """Return the fraction of each cell that meets a condition."""
-        weights = np.zeros(self.n_cells)
-        if condition is None or condition is pd.NA or condition != condition:
-            weights[-1] = 1.0
-            return weights
-        low, high = self._parse_condition(name, condition)
-        if low > self.edges[-1] or high < self.edges[0]:
-            raise ValueError(f"given must be within the bounds of {name!r}; it is beyond them")
-        if low == high:
-            weights[np.searchsorted(self._edges[1:-1], low, side="right")] = 1.0
-            return weights
-        left, right = self._edges[:-1], self._edges[1:]
-        if self.kind.is_discrete:
-            low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
-        inside = np.minimum(right, high) - np.maximum(left, low)
-        weights[:-1] = np.clip(inside / (right - left), 0.0, 1.0)
-        return weights
-
-    def draw(self, cells: np.ndarray, condition: Any, generator: np.random.Generator) -> Any:
-        """Return a uniform value from each cell, within a condition or None."""
-        missing = cells == self.n_cells - 1
-        cells = np.where(missing, 0, cells)
-        left, right = self._edges[cells], self._edges[cells + 1]
-        if condition is not None and not missing.all():
-            low, high = self._parse_condition("", condition)
-            if self.kind.is_discrete and low < high:
-                low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
-            left, right = np.maximum(left, low), np.minimum(right, high)
-        # The bin of 0 contains only 0.
-        right = np.where(right == _AFTER_ZERO, left, right)
-        return self.kind.draw(left, right, missing, generator)
-
-    def _parse_condition(self, name: Hashable, condition: Any) -> tuple[float, float]:
-        """Return a range on the axis: a pair, or one value twice."""
-        pair = condition if isinstance(condition, tuple) else (condition, condition)
-        if len(pair) != 2:
-            raise ValueError(f"given must be a value or a pair (low, high) for {name!r}")
-        try:
-            low, high = map(self.kind.parse_axis, pair)
-        except ValueError as error:
-            raise ValueError(f"given for {name!r}: {error}") from None
-        if low > high:
-            raise ValueError(f"given must have low <= high for {name!r}")
-        return low, high
 
 
 Cells = CategoryCells | BinCells

@@ -31,10 +31,11 @@ from ..schema import (
     has_float_dtype,
     raise_faults,
 )
+from ..schema.bins import BinCells, Refinement
 from ..table_classifier.releases import Releases
 from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
-from .columns import MAX_MOMENT_COLUMNS, Moments, encode_cells
+from .columns import MAX_MOMENT_COLUMNS, Moments, ReleasedColumn, encode_cells
 
 # The constants were chosen on the adult data set.
 # Shares of the budget of column counts, of scores of pairs, and of clique tables.
@@ -42,6 +43,10 @@ _BUDGET_SHARES = (0.25, 0.05, 0.70)
 # Share of the budget of second moments of numbers, if there are any; chosen with the constants of
 # numbers in `columns`.
 _MOMENT_SHARE = 0.1
+# Share of the budget of the counts within the bins of numbers. Parts of bins are divided further if
+# they have this number of standard deviations of the noise, and this share of the records.
+_REFINEMENT_SHARE = 0.05
+_MIN_REFINED_DEVIATIONS, _MIN_REFINED_SHARE = 5.0, 0.005
 # Products of two records have a scalar product of at least 0, before they are rounded to the grid.
 # The bound on their length includes the rounding: docs/theory.md, section 17.1.
 _MOMENT_NORM = 1.001
@@ -156,12 +161,14 @@ class UnlistedColumn:
 class EncodedTable:
     """Exact cells of all counted records, by column.
 
-    The domain of an unlisted column is None until its states are selected.
+    The domain of an unlisted column is None until its states are selected. `codes` are the encoded
+    values of numbers and dates.
     """
 
     domains: dict[Hashable, Any]
     cells: dict[Hashable, np.ndarray]
     unlisted: dict[Hashable, UnlistedColumn]
+    codes: dict[Hashable, np.ndarray] = field(default_factory=dict)
 
     @classmethod
     def from_records(
@@ -182,6 +189,8 @@ class EncodedTable:
                 table.unlisted[name] = UnlistedColumn(*found, is_categorical)
                 continue
             table.domains[name], table.cells[name] = encode_cells(kind, codes[name], is_categorical)
+            if isinstance(table.domains[name], BinCells):
+                table.codes[name] = codes[name]
         return table
 
     def add_states(self, selected: Mapping[Hashable, Categories]) -> None:
@@ -193,7 +202,12 @@ class EncodedTable:
 
     def count(self) -> dict[Hashable, np.ndarray]:
         """Return the exact number of records in each cell of each column."""
-        return {n: count_cells(self.cells[n], d.n_cells) for n, d in self.domains.items()}
+        return {n: count_cells(self.cells[n], size) for n, size in self.sizes.items()}
+
+    @property
+    def sizes(self) -> dict[Hashable, int]:
+        """Number of cells of each column whose states are known."""
+        return {name: self.domains[name].n_cells for name in self.cells}
 
 
 def schema_from_parameters(records: Records, states: Mapping, bounds: Mapping) -> Schema:
@@ -220,11 +234,15 @@ def schema_from_parameters(records: Records, states: Mapping, bounds: Mapping) -
     return Schema(columns, missing_values=(), strict=True)
 
 
-def count_numbers(columns: Any) -> int:
-    """Return the number of columns of numbers and dates in a schema, or in `bounds`."""
+def plan_refinements(columns: Any) -> list[int]:
+    """Return the number of refinements of each column of numbers and dates.
+
+    `columns` is a schema, or `bounds`.
+    """
     schema = columns if isinstance(columns, Schema) or not columns else Schema(columns)
     kinds = schema.columns.values() if columns else ()
-    return sum(isinstance(kind, Numbers | Dates) for kind in kinds)
+    numbers = [kind for kind in kinds if isinstance(kind, Numbers | Dates)]
+    return [BinCells.from_kind(kind).n_refinements for kind in numbers]
 
 
 def kinds_from_states(states: Mapping, *, missing: bool) -> dict[Hashable, Any]:
@@ -294,9 +312,9 @@ class ReleaseSchedule:
     """Releases of a fit, one after the other, as parts of one that is charged before.
 
     The Gaussian release `whole` is divided over all steps; `selections` select the states of
-    unlisted columns. A clique has at most `max_cells` cells. Second moments are released if there
-    are several columns of numbers, `n_numbers`, but not too many. A model of the target gets
-    `target_share`.
+    unlisted columns. A clique has at most `max_cells` cells. `refinements` has the number of
+    refinements of each column of numbers. Second moments are released if there are several, but not
+    too many. A model of the target gets `target_share`.
     """
 
     def __init__(
@@ -305,12 +323,14 @@ class ReleaseSchedule:
         selections: Sequence[SelectionMechanism],
         n_columns: int,
         max_cells: int,
-        n_numbers: int = 0,
+        refinements: Sequence[int] = (),
         target_share: float = 0.0,
     ):
-        has_moments = 2 <= n_numbers <= MAX_MOMENT_COLUMNS
+        has_moments = 2 <= len(refinements) <= MAX_MOMENT_COLUMNS
         moment_share = _MOMENT_SHARE if has_moments else 0.0
-        network_share = 1 - moment_share - target_share
+        self._n_refinements = sum(refinements)
+        refinement_share = _REFINEMENT_SHARE if self._n_refinements else 0.0
+        network_share = 1 - moment_share - target_share - refinement_share
         network = noise_for_share(whole, network_share)
         self._moments: GaussianMechanism | None = None
         if has_moments:
@@ -322,6 +342,10 @@ class ReleaseSchedule:
             self.target = Releases(part, ContributionBound(), n_columns - 1)
         parts = [(network, 1.0)]
         parts += [(self._moments, _MOMENT_NORM)] if self._moments is not None else []
+        self._refinement = whole
+        if self._n_refinements:
+            self._refinement = noise_for_share(whole, refinement_share / self._n_refinements)
+            parts += [(self._refinement, 1.0)] * self._n_refinements
         parts += [(self.target.whole, 1.0)] if self.target is not None else []
         _check_cost(whole, parts)
         columns, pairs, self._cliques = split_gaussian(network, _BUDGET_SHARES)
@@ -340,7 +364,8 @@ class ReleaseSchedule:
         largest_noise = replace(self._cliques, sigma=self._cliques.sigma * smallest)
         # Noise that cannot be drawn raises an error before the charge.
         moments = () if self._moments is None else (self._moments,)
-        for mechanism in (whole, *selections, self._column, self._pair, largest_noise, *moments):
+        smaller = (self._column, self._pair, self._refinement, largest_noise, *moments)
+        for mechanism in (whole, *selections, *smaller):
             mechanism.check_table(np.zeros(1))
 
     def start(self, generator: NoiseGenerator | None) -> None:
@@ -372,6 +397,27 @@ class ReleaseSchedule:
             name: Measurement((name,), self._add_noise(self._column, each), self.column_sigma)
             for name, each in counts.items()
         }
+
+    def refine(
+        self, columns: Mapping[Hashable, ReleasedColumn], table: EncodedTable, total: float
+    ) -> dict[Hashable, BinCells]:
+        """Release the distribution of numbers within their bins."""
+        domains = {name: table.domains[name] for name in table.codes}
+        # An assert statement would be removed by `python -O`.
+        if sum(domain.n_refinements for domain in domains.values()) > self._n_refinements:
+            raise AssertionError("more counts were about to be released than were planned")
+        sigma = self._refinement.sigma
+        least = max(_MIN_REFINED_DEVIATIONS * sigma, _MIN_REFINED_SHARE * total)
+        refined = {}
+        for name, domain in domains.items():
+            ranks = domain.ranks(table.codes[name])
+            search = Refinement(domain, columns[name].counts[:-1], ranks, least)
+            for _ in range(domain.n_refinements):
+                if search.is_done:
+                    break
+                search.update(self._add_noise(self._refinement, search.count()), sigma)
+            refined[name] = search.refined()
+        return refined
 
     def release_distances(self, distances: np.ndarray) -> np.ndarray:
         """Release the distance of each pair of columns from independence."""
