@@ -43,7 +43,7 @@ from .clique_tree import (
     fit_tables,
     ordered_marginal,
 )
-from .columns import BinCells, Moments, ReleasedColumn, as_mask, find_allowed
+from .columns import BinCells, Moments, ReleasedColumn, Tail, as_mask, find_allowed
 from .structure_learning import (
     EncodedTable,
     ReleaseSchedule,
@@ -363,6 +363,9 @@ class PrivateBayesNet(MarginErrors):
         self._released_ = columns = self._group_cells(table.domains, noisy, schedule)
         for name, domain in schedule.refine(columns, table, total).items():
             columns[name] = replace(columns[name], domain=domain)
+        tails = schedule.release_tails(columns, table.cells, total)
+        for name, tail in tails.items():
+            columns[name] = columns[name].with_tail(tail)
         codes = {name: column.groups[table.cells[name]] for name, column in columns.items()}
         self.structure_ = self._choose_parents(codes, schedule, constraints)
         sizes = {name: len(column.group_shares) for name, column in columns.items()}
@@ -378,7 +381,7 @@ class PrivateBayesNet(MarginErrors):
             "cliques": {clique: each.sigma for clique, each in cliques.items()},
         }
         self._set_probabilities(tree, cliques, noisy)
-        self._moments_ = self._learn_moments(table, schedule)
+        self._moments_ = self._learn_moments(table, schedule, tails)
         self._learn_target(table, codes, schedule)
 
     def _learn_target(self, table: EncodedTable, codes: Codes, schedule: ReleaseSchedule) -> None:
@@ -411,20 +414,36 @@ class PrivateBayesNet(MarginErrors):
         chosen = self._moments_.choose(cells, len(codes[self.target]) // _N_DRAWN, generator)
         return {name: each[chosen] for name, each in codes.items()}
 
-    def _learn_moments(self, table: EncodedTable, schedule: ReleaseSchedule) -> Moments | None:
+    def _learn_moments(
+        self, table: EncodedTable, schedule: ReleaseSchedule, tails: dict[Hashable, Tail]
+    ) -> Moments | None:
         """Release the second moments of numbers, and weight records to meet them."""
         sigma, total = schedule.moment_sigma, self.n_records_
         if sigma is None:
             return None
         self.sigma_["moments"] = sigma
-        moments = Moments.from_columns(self._released_)
+        if self.postprocess:
+            pool = sample_codes(
+                self._families,
+                self.probabilities_,
+                _N_WEIGHTED,
+                np.random.default_rng(0),
+                even=True,
+            )
+            tails = {name: self._extend_tail(name, pool, each) for name, each in tails.items()}
+        moments = Moments.from_columns(self._released_, tails)
         released = schedule.release_moments(moments, table.cells)
         if not self.postprocess:
             return None
-        pool = sample_codes(
-            self._families, self.probabilities_, _N_WEIGHTED, np.random.default_rng(0), even=True
-        )
         return moments.fit(self._released_, pool, released / total, sigma / total)
+
+    def _extend_tail(self, name: Hashable, pool: Codes, tail: Tail) -> Tail:
+        """Extend a tail within states, and return it with the factor that weights should add."""
+        column = self._released_[name]
+        shares = np.bincount(pool[name], minlength=column.n_groups) / _N_WEIGHTED
+        self._released_[name] = column.with_tail(tail, shares)
+        reached = float((self._released_[name].drawn_shares * shares[column.groups]) @ tail.squares)
+        return replace(tail, mean=tail.mean / max(reached, 1e-300))
 
     def _group_cells(
         self, domains: Mapping, noisy: Mapping[Hashable, Measurement], schedule: ReleaseSchedule

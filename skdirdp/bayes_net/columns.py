@@ -26,6 +26,7 @@ from ..schema import (
 )
 from ..schema import Cells as ConstraintCells
 from ..schema.bins import BinCells
+from .base import even_uniforms
 from .clique_tree import shrink_counts
 
 # Cells with at most half a record count as empty, even without noise.
@@ -49,6 +50,10 @@ _MIN_GROUP_WEIGHT = 0.25
 _EMPTY_DEVIATIONS, _EMPTY_DENSITY = 1.5, 0.2
 # Vectors of standardised values are clipped to this squared norm for each column.
 _SQUARED_NORM = 3.0
+# Tails start this many standard deviations from the mean. Squares of a column are released if this
+# share of its variance is in the tails, and the noise is less than another share of it.
+_TAIL_START, _MIN_TAIL, _MAX_SQUARE_ERROR = 3.0, 0.15, 1.5
+_TAIL_STEPS = 100
 # Columns beyond this number are too many for the weights of records.
 MAX_MOMENT_COLUMNS = 24
 # The largest weight of a record, and the cost of weights in units of the noise of moments.
@@ -142,6 +147,7 @@ class ReleasedColumn:
     counts: np.ndarray  # estimated count of each cell, which may be 0
     # False for missing and other values whose count does not stand out from the noise.
     can_draw: np.ndarray
+    has_tail: bool = False  # whether the counts have a released mean square
 
     @classmethod
     def from_counts(
@@ -215,7 +221,11 @@ class ReleasedColumn:
         is_used = np.ones(len(noisy))
         if isinstance(self.domain, BinCells) and sigma > 0:
             bins = noisy[:-1]
-            noisy = np.append(_estimate_bins(bins, max(bins.sum(), 0.0), sigma), noisy[-1])
+            if self.has_tail:
+                bins = self.counts[:-1]
+            else:
+                bins = _estimate_bins(bins, max(bins.sum(), 0.0), sigma)
+            noisy = np.append(bins, noisy[-1])
             is_used = noisy != 0  # empty runs add no noise
         counts = np.bincount(self.groups, noisy, minlength=self.n_groups)
         n_used = np.bincount(self.groups, is_used, minlength=self.n_groups)
@@ -238,20 +248,72 @@ class ReleasedColumn:
         return np.bincount(self.groups, weights * self._possible_shares, minlength=self.n_groups)
 
     def draw_cells(
-        self, codes: np.ndarray, weights: Any, generator: np.random.Generator
+        self,
+        codes: np.ndarray,
+        weights: Any,
+        generator: np.random.Generator,
+        *,
+        even: bool = False,
     ) -> np.ndarray:
-        """Draw a cell for each state code, from the cells of its group."""
+        """Draw a cell for each state code, from the cells of its group.
+
+        With `even`, counts hardly vary, as in `sample_codes`.
+        """
         shares = self.drawn_shares if weights is None else weights * self._possible_shares
         order = np.argsort(self.groups, kind="stable")
         cumulated = np.cumsum(shares[order])
         ends = np.cumsum(np.bincount(self.groups, minlength=self.n_groups))
         stops = cumulated[ends - 1]
         starts = np.concatenate([[0.0], stops[:-1]])
-        place = starts[codes] + generator.random(len(codes)) * (stops - starts)[codes]
+        if even:
+            uniform = even_uniforms(codes, self.n_groups, generator)
+        else:
+            uniform = generator.random(len(codes))
+        place = starts[codes] + uniform * (stops - starts)[codes]
         found = np.searchsorted(cumulated, place, side="right")
         # Rounding may leave the group: the last cell of it that has a share is taken then.
         possible = np.maximum.accumulate(np.where(shares[order] > 0, np.arange(len(order)), 0))
         return order[np.minimum(found, possible[ends - 1][codes])]
+
+    @cached_property
+    def marginal(self) -> np.ndarray:
+        """Share of each cell in all records; 0 for empty bins of numbers."""
+        return self.drawn_shares * self.group_shares[self.groups]
+
+    def with_tail(self, tail: "Tail", group_shares: np.ndarray | None = None) -> "ReleasedColumn":
+        """Return a column whose cells have the mean square of a tail, as far as possible.
+
+        Records are added far from the mean, with a density that falls with the third power of the
+        distance, or are removed there. With given shares of groups, these are kept.
+        """
+        if group_shares is None:
+            groups, totals, shares = np.zeros_like(self.groups), np.ones(1), self.marginal
+        else:
+            groups, totals = self.groups, group_shares
+            shares = self.drawn_shares * totals[groups]
+        squares, mean = tail.squares, float(shares @ tail.squares)
+        widths = np.append(np.diff(self.domain.edges), 0.0)
+        far = (squares > _TAIL_START**2 * mean) & (widths > 0)
+        added = np.where(far, widths * np.where(far, squares, 1.0) ** -1.5, 0.0)
+        added /= max(float(added.sum()), 1e-300)
+
+        def change(factor: float) -> np.ndarray:
+            rarer = 1 + factor * squares / max(mean, 1e-300)
+            changed = shares + factor * added if tail.mean > mean else shares / rarer
+            sums = np.bincount(groups, changed)[groups]
+            return changed * np.where(sums > 0, totals[groups] / np.where(sums > 0, sums, 1.0), 0.0)
+
+        low, high = 1e-9, 1e9
+        for _ in range(_TAIL_STEPS):
+            middle = np.sqrt(low * high)
+            if (float(change(middle) @ squares) < tail.mean) == (tail.mean > mean):
+                low = middle
+            else:
+                high = middle
+        counts = change(low) * self.counts.sum()
+        own_shares, cell_shares = _compute_shares(self.groups, counts)
+        changed = replace(self, counts=counts, cell_shares=cell_shares, has_tail=True)
+        return replace(changed, group_shares=own_shares) if group_shares is None else changed
 
     @cached_property
     def _possible_shares(self) -> np.ndarray:
@@ -416,31 +478,35 @@ class Moments:
     """
 
     values: Mapping[Hashable, np.ndarray]  # scaled value of each cell, by column
+    # Columns with long tails, and the wanted means of their squares relative to drawn records.
+    tails: Mapping[Hashable, "Tail"]
     slopes: np.ndarray | None = None  # of the logarithm of the weight, None for equal weights
     intercept: float = 0.0
 
     @classmethod
-    def from_columns(cls, columns: Mapping[Hashable, ReleasedColumn]) -> "Moments":
+    def from_columns(
+        cls,
+        columns: Mapping[Hashable, ReleasedColumn],
+        tails: Mapping[Hashable, "Tail"],
+    ) -> "Moments":
         """Standardise the columns by their released counts."""
         values = {}
         for name, column in columns.items():
             if not isinstance(column.domain, BinCells):
                 continue
             centres = column.domain.centres
-            shares = (column.drawn_shares * column.group_shares[column.groups])[:-1]
+            shares = column.marginal[:-1]
             shares = shares / max(float(shares.sum()), 1e-300)
             excess = centres - shares @ centres
             deviation = float(np.sqrt(shares @ excess**2))
             scaled = excess / deviation if deviation > 0 else np.zeros(len(excess))
             values[name] = np.append(scaled, 0.0)
         radius = np.sqrt(_SQUARED_NORM * len(values))
-        return cls({name: each / radius for name, each in values.items()})
+        return cls({name: each / radius for name, each in values.items()}, tails)
 
     def vectors(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
         """Return the clipped vector of each record."""
-        vectors = np.column_stack([each[cells[name]] for name, each in self.values.items()])
-        lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
-        return vectors / np.maximum(lengths, 1.0)
+        return _clip_lengths(self.values, cells)
 
     def products(self, vectors: np.ndarray) -> np.ndarray:
         """Return the products of all pairs of entries of each vector, and their squares.
@@ -454,7 +520,12 @@ class Moments:
 
     def _features(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
         vectors = self.vectors(cells)
-        return np.hstack([vectors, self.products(vectors)])
+        return np.hstack([vectors, self._squares(cells), self.products(vectors)])
+
+    def _squares(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
+        n_records = len(next(iter(cells.values())))
+        squares = [tail.squares[cells[name]] for name, tail in self.tails.items()]
+        return np.array(squares).T.reshape(n_records, len(squares))
 
     def fit(
         self,
@@ -470,15 +541,21 @@ class Moments:
         Deville and Särndal (1992), and their cost grows with the noise. They are post-processing:
         they depend on the releases and on a fixed seed.
         """
-        generator = np.random.default_rng(0)
+        # Not the seed of the states, on which cells must not depend.
+        generator = np.random.default_rng(1)
         features = self._features(
-            {name: columns[name].draw_cells(codes[name], None, generator) for name in self.values}
+            {
+                name: columns[name].draw_cells(codes[name], None, generator, even=True)
+                for name in self.values
+            }
         )
         centre, scale = features.mean(axis=0), features.std(axis=0)
         scale[scale < 1e-12] = np.inf
         features = np.column_stack([(features - centre) / scale, np.ones(len(features))])
         wanted = np.zeros(features.shape[1])
-        n_means = len(self.values)
+        n_values, n_means = len(self.values), len(self.values) + len(self.tails)
+        factors = np.array([tail.mean for tail in self.tails.values()])
+        wanted[n_values:n_means] = (factors - 1) * (centre / scale)[n_values:n_means]
         wanted[n_means:-1] = (released - centre[n_means:]) / scale[n_means:]
         wanted[-1] = 1.0
         noise = np.zeros(len(wanted))
@@ -497,25 +574,69 @@ class Moments:
     def has_weights(self) -> bool:
         return self.slopes is not None
 
-    def _scores(self, vectors: np.ndarray) -> np.ndarray:
+    def _scores(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
         """Return the logarithms of weights, as a quadratic form that needs little memory."""
         assert self.slopes is not None
+        vectors = self.vectors(cells)
         n_columns = vectors.shape[1]
+        linear, tails, products = np.split(self.slopes, [n_columns, n_columns + len(self.tails)])
         first, second = np.triu_indices(n_columns)
         form = np.zeros((n_columns, n_columns))
-        form[first, second] = np.where(first == second, 1.0, np.sqrt(2.0)) * self.slopes[n_columns:]
-        linear = self.slopes[:n_columns]
-        return np.einsum("ij,ij->i", vectors @ form + linear, vectors) + self.intercept
+        form[first, second] = np.where(first == second, 1.0, np.sqrt(2.0)) * products
+        scores = np.einsum("ij,ij->i", vectors @ form + linear, vectors)
+        return scores + self._squares(cells) @ tails + self.intercept
 
     def choose(
         self, cells: Mapping[Hashable, np.ndarray], n_samples: int, generator: np.random.Generator
     ) -> np.ndarray:
         """Return positions of drawn records, chosen by their weights in systematic order."""
-        weights = _bounded_weights(self._scores(self.vectors(cells)))
+        weights = _bounded_weights(self._scores(cells))
         cumulated = np.cumsum(weights)
         places = (np.arange(n_samples) + generator.random()) / max(n_samples, 1) * cumulated[-1]
         chosen = np.searchsorted(cumulated, places, side="right")
         return generator.permutation(np.minimum(chosen, len(weights) - 1))
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Squares of a column of which few records contribute much to the variance."""
+
+    squares: np.ndarray  # squared distance of each cell from the mean, relative to the largest
+    mean: float = 0.0  # released mean of the squares, or relative to that of drawn records
+
+
+def find_tails(
+    columns: Mapping[Hashable, ReleasedColumn], sigma: float, total: float
+) -> dict[Hashable, Tail]:
+    """Choose columns with long tails by their released counts and the noise of their squares."""
+    found = {}
+    for name, column in columns.items():
+        if isinstance(column.domain, BinCells):
+            centres, shares = column.domain.centres, column.marginal[:-1]
+            squares = (centres - shares @ centres / max(float(shares.sum()), 1e-300)) ** 2
+            squares /= max(float(squares.max()), 1e-300)
+            mean = float(shares @ squares)
+            far = squares > _TAIL_START**2 * mean
+            in_tail = float(shares[far] @ squares[far])
+            if sigma < _MAX_SQUARE_ERROR * mean * total and in_tail > _MIN_TAIL * mean:
+                found[name] = Tail(np.append(squares, 0.0))
+    return found
+
+
+def clipped_squares(
+    tails: Mapping[Hashable, Tail], cells: Mapping[Hashable, np.ndarray]
+) -> np.ndarray:
+    """Return the squares of each record in columns with long tails, clipped to length 1."""
+    return _clip_lengths({name: tail.squares for name, tail in tails.items()}, cells)
+
+
+def _clip_lengths(
+    entries: Mapping[Hashable, np.ndarray], cells: Mapping[Hashable, np.ndarray]
+) -> np.ndarray:
+    """Return the vector of each record, which has an entry for each column, clipped to length 1."""
+    vectors = np.column_stack([each[cells[name]] for name, each in entries.items()])
+    lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+    return vectors / np.maximum(lengths, 1.0)
 
 
 def _bounded_weights(scores: np.ndarray) -> np.ndarray:

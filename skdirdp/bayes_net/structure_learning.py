@@ -1,6 +1,6 @@
 """Learning a structure: public constraints, the schedule of releases, and the search."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
@@ -35,7 +35,15 @@ from ..schema.bins import BinCells, Refinement
 from ..table_classifier.releases import Releases
 from .base import Codes, Parents
 from .clique_tree import Clique, Measurement
-from .columns import MAX_MOMENT_COLUMNS, Moments, ReleasedColumn, encode_cells
+from .columns import (
+    MAX_MOMENT_COLUMNS,
+    Moments,
+    ReleasedColumn,
+    Tail,
+    clipped_squares,
+    encode_cells,
+    find_tails,
+)
 
 # The constants were chosen on the adult data set.
 # Shares of the budget of column counts, of scores of pairs, and of clique tables.
@@ -47,6 +55,10 @@ _MOMENT_SHARE = 0.1
 # they have this number of standard deviations of the noise, and this share of the records.
 _REFINEMENT_SHARE = 0.05
 _MIN_REFINED_DEVIATIONS, _MIN_REFINED_SHARE = 5.0, 0.005
+# Share of the budget of cliques for the squares of columns with long tails, if there are any.
+_TAIL_SHARE = 0.35
+# They are left out if the noise of cliques is above this share of the records.
+_MAX_TAIL_NOISE = 1e-3
 # Products of two records have a scalar product of at least 0, before they are rounded to the grid.
 # The bound on their length includes the rounding: docs/theory.md, section 17.1.
 _MOMENT_NORM = 1.001
@@ -438,15 +450,52 @@ class ReleaseSchedule:
     def release_moments(self, moments: Moments, cells: Codes) -> np.ndarray:
         """Release the sums of the products of all records."""
         assert self._moments is not None
-        n_records, n_columns = len(next(iter(cells.values()))), len(moments.values)
-        n_products = n_columns * (n_columns + 1) // 2
-        products = (
-            (rows, moments.products(moments.vectors({n: cells[n][rows] for n in moments.values})))
-            for rows in row_blocks(n_records, n_products, _PRODUCTS_AT_ONCE)
+        n_columns = len(moments.values)
+        return self._release_sums(
+            self._moments,
+            lambda cells: moments.products(moments.vectors(cells)),
+            n_columns * (n_columns + 1) // 2,
+            {name: cells[name] for name in moments.values},
+        )
+
+    def release_tails(
+        self, columns: Mapping[Hashable, ReleasedColumn], cells: Codes, total: float
+    ) -> dict[Hashable, Tail]:
+        """Release the mean squares of columns with long tails, from the share of cliques."""
+        if self._moments is None or self.clique_sigma > _MAX_TAIL_NOISE * total:
+            return {}
+        part, rest = split_gaussian(self._cliques, [_TAIL_SHARE, 1 - _TAIL_SHARE])
+        part = replace(part, sigma=part.sigma * _MOMENT_NORM)
+        tails = find_tails(columns, part.sigma, total)
+        if not tails:
+            return {}
+        self._cliques = rest
+        chosen = {name: cells[name] for name in tails}
+        sums = self._release_sums(
+            part, lambda cells: clipped_squares(tails, cells), len(chosen), chosen
+        )
+        means = (sums / total).tolist()
+        return {
+            name: replace(tail, mean=mean)
+            for (name, tail), mean in zip(tails.items(), means, strict=True)
+        }
+
+    def _release_sums(
+        self,
+        mechanism: GaussianMechanism,
+        vectors: Callable[[Codes], np.ndarray],
+        n_entries: int,
+        cells: Codes,
+    ) -> np.ndarray:
+        """Release the sums of a vector of each record."""
+        n_records = len(next(iter(cells.values())))
+        blocks = (
+            (rows, vectors({name: each[rows] for name, each in cells.items()}))
+            for rows in row_blocks(n_records, n_entries, _PRODUCTS_AT_ONCE)
         )
         one_state = ColumnBlock(0, [1], np.zeros(n_records, dtype=np.uint8))
-        sums = sum_vectors(products, n_products, [one_state], 1.0, UNWEIGHTED)[0]
-        return self._add_noise(self._moments, sums)
+        sums = sum_vectors(blocks, n_entries, [one_state], 1.0, UNWEIGHTED)[0]
+        return self._add_noise(mechanism, sums)
 
     def release_cliques(
         self, cliques: Mapping[Clique, np.ndarray], columns: Mapping[Hashable, np.ndarray]
