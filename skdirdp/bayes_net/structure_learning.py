@@ -56,7 +56,7 @@ _MOMENT_SHARE = 0.1
 _REFINEMENT_SHARE = 0.05
 _MIN_REFINED_DEVIATIONS, _MIN_REFINED_SHARE = 5.0, 0.005
 # Share of the budget of cliques for the squares of columns with long tails, if there are any.
-_TAIL_SHARE = 0.35
+_TAIL_SHARE = 0.5
 # They are left out if the noise of cliques is above this share of the records.
 _MAX_TAIL_NOISE = 1e-3
 # Products of two records have a scalar product of at least 0, before they are rounded to the grid.
