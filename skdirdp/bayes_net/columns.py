@@ -52,7 +52,7 @@ _EMPTY_DEVIATIONS, _EMPTY_DENSITY = 1.5, 0.2
 _SQUARED_NORM = 3.0
 # Tails start this many standard deviations from the mean. Squares of a column are released if this
 # share of its variance is in the tails, and the noise is less than another share of it.
-_TAIL_START, _MIN_TAIL, _MAX_SQUARE_ERROR = 3.0, 0.15, 1.5
+_TAIL_START, _MIN_TAIL, _MAX_SQUARE_ERROR = 3.0, 0.15, 0.6
 _TAIL_STEPS = 100
 # Columns beyond this number are too many for the weights of records.
 MAX_MOMENT_COLUMNS = 24
