@@ -331,6 +331,21 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
             for node, parents in self.structure_.items()
         }
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("model_", None)  # a cached network of pgmpy
+        sigma = state.get("sigma_")
+        if isinstance(sigma, dict) and "cliques" in sigma:
+            # Files of skops have no tuples as keys.
+            state["sigma_"] = {**sigma, "cliques": list(sigma["cliques"].items())}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        sigma = vars(self).get("sigma_")
+        if isinstance(sigma, dict) and "cliques" in sigma:
+            self.sigma_ = {**sigma, "cliques": dict(map(tuple, sigma["cliques"]))}
+
     def __sklearn_is_fitted__(self) -> bool:
         return "privacy_" in vars(self)
 

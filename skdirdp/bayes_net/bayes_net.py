@@ -1,7 +1,6 @@
 """Bayesian network with learnt structure: one budget for structure and parameters."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import isqrt, prod
 from numbers import Integral, Real
 from types import MappingProxyType
@@ -43,13 +42,14 @@ from .clique_tree import (
     fit_tables,
     ordered_marginal,
 )
-from .columns import BinCells, Moments, ReleasedColumn, Tail, as_mask, find_allowed
+from .columns import BinCells, Moments, ReleasedColumn, Tail, as_mask, extend_tails, find_allowed
 from .structure_learning import (
     EncodedTable,
     ReleaseSchedule,
     StructureConstraints,
     dependence_scores,
     estimate_total,
+    grouped_counts,
     learn_parents,
     pair_distances,
     parse_constraints,
@@ -138,8 +138,9 @@ class PrivateBayesNet(MarginErrors):
     n_records_ : float
         Number of records: public if `adjacency="replace"`, otherwise estimated from the release.
     sigma_ : dict
-        Standard deviation of the noise, with keys "columns", "pairs", "cliques" (a dict with one
-        value per clique) and, if there are several columns of numbers or dates, "moments".
+        Standard deviation of the noise, with keys "columns", "pairs" and "cliques" (a dict with one
+        value per clique). Columns of numbers and dates add "parts" (counts within bins) and, if
+        they are released, "moments" and "tails" (mean products and squares).
     {classes_, privacy_}
     columns_ : list
         Modelled columns, in the order of X.
@@ -361,17 +362,13 @@ class PrivateBayesNet(MarginErrors):
         total = estimate_total(noisy.values()) if n_records is None else float(n_records)
         self.n_records_ = total
         self._released_ = columns = self._group_cells(table.domains, noisy, schedule)
-        for name, domain in schedule.refine(columns, table, total).items():
-            columns[name] = replace(columns[name], domain=domain)
-        tails = schedule.release_tails(columns, table.cells, total)
-        for name, tail in tails.items():
-            columns[name] = columns[name].with_tail(tail)
+        tails = schedule.release_numbers(columns, table, total)
         codes = {name: column.groups[table.cells[name]] for name, column in columns.items()}
         self.structure_ = self._choose_parents(codes, schedule, constraints)
         sizes = {name: len(column.group_shares) for name, column in columns.items()}
         tree = CliqueTree.from_parents(self.structure_, sizes)
-        recounts = {n: counts[n] for n, c in columns.items() if c.has_grouped_categories}
-        cliques, remeasured = schedule.release_cliques(tree.count(codes), recounts)
+        again = grouped_counts(columns, counts)
+        cliques, remeasured = schedule.release_cliques(tree.count(codes), again)
         for name, measurement in remeasured.items():
             noisy[name] = better = noisy[name].combine(measurement)
             columns[name] = columns[name].update_shares(better.values, total, float(better.sigma))
@@ -379,6 +376,7 @@ class PrivateBayesNet(MarginErrors):
             "columns": schedule.column_sigma,
             "pairs": schedule.pair_sigma,
             "cliques": {clique: each.sigma for clique, each in cliques.items()},
+            **schedule.number_sigmas,
         }
         self._set_probabilities(tree, cliques, noisy)
         self._moments_ = self._learn_moments(table, schedule, tails)
@@ -418,32 +416,18 @@ class PrivateBayesNet(MarginErrors):
         self, table: EncodedTable, schedule: ReleaseSchedule, tails: dict[Hashable, Tail]
     ) -> Moments | None:
         """Release the second moments of numbers, and weight records to meet them."""
-        sigma, total = schedule.moment_sigma, self.n_records_
+        sigma, total = self.sigma_.get("moments"), self.n_records_
         if sigma is None:
             return None
-        self.sigma_["moments"] = sigma
+        families, tables, generator = self._families, self.probabilities_, np.random.default_rng(0)
         if self.postprocess:
-            pool = sample_codes(
-                self._families,
-                self.probabilities_,
-                _N_WEIGHTED,
-                np.random.default_rng(0),
-                even=True,
-            )
-            tails = {name: self._extend_tail(name, pool, each) for name, each in tails.items()}
+            pool = sample_codes(families, tables, _N_WEIGHTED, generator, even=True)
+            tails = extend_tails(self._released_, tails, pool)
         moments = Moments.from_columns(self._released_, tails)
         released = schedule.release_moments(moments, table.cells)
         if not self.postprocess:
             return None
         return moments.fit(self._released_, pool, released / total, sigma / total)
-
-    def _extend_tail(self, name: Hashable, pool: Codes, tail: Tail) -> Tail:
-        """Extend a tail within states, and return it with the factor that weights should add."""
-        column = self._released_[name]
-        shares = np.bincount(pool[name], minlength=column.n_groups) / _N_WEIGHTED
-        self._released_[name] = column.with_tail(tail, shares)
-        reached = float((self._released_[name].drawn_shares * shares[column.groups]) @ tail.squares)
-        return replace(tail, mean=tail.mean / max(reached, 1e-300))
 
     def _group_cells(
         self, domains: Mapping, noisy: Mapping[Hashable, Measurement], schedule: ReleaseSchedule

@@ -48,8 +48,8 @@ _MIN_GROUP_WEIGHT = 0.25
 # A run of fine bins is empty if its count is below this many standard deviations, and its density
 # below this share of the mean density.
 _EMPTY_DEVIATIONS, _EMPTY_DENSITY = 1.5, 0.2
-# Vectors of standardised values are clipped to this squared norm for each column.
-_SQUARED_NORM = 3.0
+#: Vectors of standardised values are clipped to this squared norm for each column.
+SQUARED_NORM = 3.0
 # Tails start this many standard deviations from the mean. Squares of a column are released if this
 # share of its variance is in the tails, and the noise is less than another share of it.
 _TAIL_START, _MIN_TAIL, _MAX_SQUARE_ERROR = 3.0, 0.15, 0.6
@@ -501,7 +501,7 @@ class Moments:
             deviation = float(np.sqrt(shares @ excess**2))
             scaled = excess / deviation if deviation > 0 else np.zeros(len(excess))
             values[name] = np.append(scaled, 0.0)
-        radius = np.sqrt(_SQUARED_NORM * len(values))
+        radius = np.sqrt(SQUARED_NORM * len(values))
         return cls({name: each / radius for name, each in values.items()}, tails)
 
     def vectors(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
@@ -621,6 +621,25 @@ def find_tails(
             if sigma < _MAX_SQUARE_ERROR * mean * total and in_tail > _MIN_TAIL * mean:
                 found[name] = Tail(np.append(squares, 0.0))
     return found
+
+
+def extend_tails(
+    columns: dict[Hashable, ReleasedColumn],
+    tails: Mapping[Hashable, Tail],
+    codes: Mapping[Hashable, np.ndarray],
+) -> dict[Hashable, Tail]:
+    """Extend the tails of columns within the groups of drawn records, with these state codes.
+
+    The result has the factors by which weights of records should increase the mean squares.
+    """
+    extended = {}
+    for name, tail in tails.items():
+        column = columns[name]
+        shares = np.bincount(codes[name], minlength=column.n_groups) / len(codes[name])
+        columns[name] = changed = column.with_tail(tail, shares)
+        reached = float((changed.drawn_shares * shares[column.groups]) @ tail.squares)
+        extended[name] = replace(tail, mean=tail.mean / max(reached, 1e-300))
+    return extended
 
 
 def clipped_squares(
