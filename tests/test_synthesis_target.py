@@ -157,7 +157,8 @@ def test_only_released_steps_are_stated():
     for columns in (["x", "y", "a"], ["x", "a"]):
         given = {name: bounds[name] for name in columns if name in bounds}
         for target in (None, "a"):
-            model = PrivateBayesNet(bounds=given, states=states, target=target).fit(X[columns])
+            options = {"bounds": given, "states": states, "target": target, "epsilon": 20.0}
+            model = PrivateBayesNet(**options).fit(X[columns])
             stated = str(model.privacy_)
             assert ("second moments" in stated) == (len(given) == 2) == ("moments" in model.sigma_)
             assert ("target" in stated) == (target is not None)
