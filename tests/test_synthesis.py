@@ -11,7 +11,6 @@ from sklearn.base import clone
 from skdirdp import PrivacyAccountant, PrivateBayesNet, Schema
 from skdirdp.accounting import Composition
 from skdirdp.bayes_net.columns import BinCells, CategoryCells, ReleasedColumn
-from skdirdp.schema.bins import _N_PARTS
 from skdirdp.bayes_net.structure_learning import (
     ReleaseSchedule,
     UnlistedColumn,
@@ -21,6 +20,7 @@ from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.additive import SelectionMechanism
 from skdirdp.schema import Categories, Numbers
+from skdirdp.schema.bins import _N_PARTS
 
 from .probes import Recorder, drawn_tables, encodings
 from .transcripts import fit_beside, listening, squared_distance
