@@ -83,9 +83,9 @@ class PrivateBayesNet(MarginErrors):
     """Bayesian network with learnt structure, for synthetic records.
 
     One budget covers all steps: the states of columns without a public list; the counts of each
-    column; a dependence score of each pair of columns; the counts of small sets of columns,
-    chosen by the scores; and a model of the target, if one is given. Each step may depend on the
-    releases of earlier ones.
+    column; a dependence score of each pair of columns; the counts of small sets of columns, chosen
+    by the scores; second moments of numbers; and a model of the target, if one is given. Each step
+    may depend on the releases of earlier ones.
 
     Parameters
     ----------
@@ -367,9 +367,10 @@ class PrivateBayesNet(MarginErrors):
         self.structure_ = self._choose_parents(codes, schedule, constraints)
         sizes = {name: len(column.group_shares) for name, column in columns.items()}
         tree = CliqueTree.from_parents(self.structure_, sizes)
-        again = grouped_counts(columns, counts)
-        cliques, remeasured = schedule.release_cliques(tree.count(codes), again)
-        for name, measurement in remeasured.items():
+        cliques, again = schedule.release_cliques(
+            tree.count(codes), grouped_counts(columns, counts)
+        )
+        for name, measurement in again.items():
             noisy[name] = better = noisy[name].combine(measurement)
             columns[name] = columns[name].update_shares(better.values, total, float(better.sigma))
         self.sigma_ = {
@@ -580,8 +581,8 @@ class PrivateBayesNet(MarginErrors):
         -------
         dict of float
             Noise of the counts of "columns", the scores of "pairs" and the counts of "cliques", if
-            all cliques receive the same share of the budget. Divide by the number of records to
-            obtain the noise of proportions.
+            cliques have equal shares, and second moments but no long tails are released. Divide by
+            the number of records to obtain the noise of proportions.
 
         Examples
         --------
@@ -594,9 +595,8 @@ class PrivateBayesNet(MarginErrors):
         n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
         counted = select_rows(None, 1, self.max_rows)
         refinements = plan_refinements(self.schema or self.bounds or {})
-        schedule = self._plan(
-            Budget.from_estimator(self), counted, n_columns, n_unlisted, refinements
-        )
+        budget = Budget.from_estimator(self)
+        schedule = self._plan(budget, counted, n_columns, n_unlisted, refinements)
         sigmas = schedule.column_sigma, schedule.pair_sigma, schedule.clique_sigma
         return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))
 
@@ -698,8 +698,8 @@ class PrivateBayesNet(MarginErrors):
         -------
         DataFrame
             Columns in the order in which they were fitted. Columns of whole numbers have an integer
-            dtype; other numeric columns are floats, drawn uniformly within fine bins. Keys are new,
-            unique and numbered, in the form that the schema declares.
+            dtype; other numeric columns are floats, drawn from fine bins and frequent values. Keys
+            are new, unique and numbered, in the form that the schema declares.
         """
         check_is_fitted(self)
         n_samples = check_integer("n_samples", n_samples, at_least=0)

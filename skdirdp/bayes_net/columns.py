@@ -50,8 +50,8 @@ _MIN_GROUP_WEIGHT = 0.25
 _EMPTY_DEVIATIONS, _EMPTY_DENSITY = 1.5, 0.2
 #: Vectors of standardised values are clipped to this squared norm for each column.
 SQUARED_NORM = 3.0
-# Tails start this many standard deviations from the mean. Squares of a column are released if this
-# share of its variance is in the tails, and the noise is less than another share of it.
+# Tails start this many standard deviations from the mean. Squares are released of columns with this
+# share of their variance in the tails, if the noise of one is less than another share of it.
 _TAIL_START, _MIN_TAIL, _MAX_SQUARE_ERROR = 3.0, 0.15, 0.6
 _TAIL_STEPS = 100
 # Columns beyond this number are too many for the weights of records.
@@ -608,8 +608,8 @@ class Tail:
 def find_tails(
     columns: Mapping[Hashable, ReleasedColumn], sigma: float, total: float
 ) -> dict[Hashable, Tail]:
-    """Choose columns with long tails by their released counts and the noise of their squares."""
-    found = {}
+    """Return columns with long tails by their released counts; none if noise hides all squares."""
+    found, signals = {}, [0.0]
     for name, column in columns.items():
         if isinstance(column.domain, BinCells):
             centres, shares = column.domain.centres, column.marginal[:-1]
@@ -618,9 +618,10 @@ def find_tails(
             mean = float(shares @ squares)
             far = squares > _TAIL_START**2 * mean
             in_tail = float(shares[far] @ squares[far])
-            if sigma < _MAX_SQUARE_ERROR * mean * total and in_tail > _MIN_TAIL * mean:
+            if in_tail > _MIN_TAIL * mean:
                 found[name] = Tail(np.append(squares, 0.0))
-    return found
+                signals.append(mean * total)
+    return found if sigma < _MAX_SQUARE_ERROR * max(signals) else {}
 
 
 def extend_tails(

@@ -61,8 +61,9 @@ _MIN_REFINED_DEVIATIONS, _MIN_REFINED_SHARE = 5.0, 0.005
 _MAX_CORRELATION_NOISE = 0.1
 # Share of the budget of cliques for the squares of columns with long tails, if there are any.
 _TAIL_SHARE = 0.5
-# They are left out if the noise of cliques is above this share of the records.
-_MAX_TAIL_NOISE = 1e-3
+# They are left out if the noise of cliques is above this share of the records. Sums of squares are
+# used above this many standard deviations, where the noise of a deviation is at most 10%.
+_MAX_TAIL_NOISE, _MIN_SQUARES = 1e-3, 5.0
 # Products of two records have a scalar product of at least 0, before they are rounded to the grid.
 # The bound on their length includes the rounding: docs/theory.md, section 17.1.
 _MOMENT_NORM = 1.001
@@ -508,10 +509,10 @@ class ReleaseSchedule:
         sums = self._release_sums(
             part, lambda cells: clipped_squares(tails, cells), len(chosen), chosen
         )
-        means = (sums / total).tolist()
         return {
-            name: replace(tail, mean=mean)
-            for (name, tail), mean in zip(tails.items(), means, strict=True)
+            name: replace(tail, mean=each / total)
+            for (name, tail), each in zip(tails.items(), sums.tolist(), strict=True)
+            if each > _MIN_SQUARES * part.sigma  # otherwise the column keeps its counts
         }
 
     def _release_sums(

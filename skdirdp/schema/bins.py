@@ -295,7 +295,7 @@ class BinCells:
         return self.pieces.shares * np.where(single, inside == 0, fractions)
 
     def draw(self, cells: np.ndarray, condition: Any, generator: np.random.Generator) -> Any:
-        """Return a value from each cell, uniform within a piece, within a condition or None."""
+        """Return a random value from each cell that meets the condition, unless it is None."""
         missing = cells == self.n_cells - 1
         cells, shares = np.where(missing, 0, cells), self.pieces.shares
         low, high = -np.inf, np.inf
@@ -384,7 +384,10 @@ class Refinement:
         return -((starts - stops) // _N_PARTS)
 
     def count(self) -> np.ndarray:
-        """Return the exact number of records in each part; a record is in one of them or none."""
+        """Return the exact number of records in each part; a record is in one of them or none.
+
+        Records outside of the divided pieces are not needed again.
+        """
         starts, stops = self._pieces.starts[self._divided], self._pieces.stops[self._divided]
         found = np.searchsorted(starts, self._ranks, side="right") - 1
         inside = (found >= 0) & (self._ranks < stops[found])
