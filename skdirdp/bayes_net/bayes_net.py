@@ -406,7 +406,7 @@ class PrivateBayesNet(MarginErrors):
 
     def _choose_by_moments(self, codes: Codes) -> Codes:
         """Return drawn records as `sample` selects them, by the released second moments."""
-        if self._moments_ is None or not self._moments_.has_weights:
+        if self._moments_ is None:
             return codes
         generator, columns = np.random.default_rng(0), self._released_
         cells = {n: columns[n].draw_cells(codes[n], None, generator) for n in self._moments_.values}
@@ -748,8 +748,6 @@ class PrivateBayesNet(MarginErrors):
         weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
         tables = self._condition(weights) if given else self.probabilities_
         families, model, moments = self._families, self._target_model_, self._moments_
-        if moments is not None and not moments.has_weights:
-            moments = None
         meets = None
         if model is not None and model.target in given:
             meets = columns[model.target].group_weights(weights[model.target])

@@ -533,8 +533,8 @@ class Moments:
         codes: Mapping[Hashable, np.ndarray],
         released: np.ndarray,
         sigma: float,
-    ) -> "Moments":
-        """Return weights with which drawn records meet the released mean products.
+    ) -> "Moments | None":
+        """Return weights with which drawn records meet the released mean products, if noise allows.
 
         `codes` are the states of drawn records, and `sigma` is the standard deviation of the noise.
         Means stay as drawn. Weights lie between 0 and `_MAX_WEIGHT`, as in the logit method of
@@ -563,16 +563,12 @@ class Moments:
         # Average square of the errors of the drawn records, without the noise.
         signal = float(np.mean((wanted**2 - noise)[n_means:-1]))
         if signal <= 0:
-            return self
+            return None
         cost = _NOISE_COST * noise / signal + _MIN_COST
         cost[-1] = 1e-9
         solution = _fit_weights(features, wanted, cost)
         slopes = solution[:-1] / scale
         return replace(self, slopes=slopes, intercept=float(solution[-1] - slopes @ centre))
-
-    @property
-    def has_weights(self) -> bool:
-        return self.slopes is not None
 
     def _scores(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
         """Return the logarithms of weights, as a quadratic form that needs little memory."""
