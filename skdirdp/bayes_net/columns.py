@@ -292,6 +292,7 @@ class ReleasedColumn:
             groups, totals = self.groups, group_shares
             shares = self.drawn_shares * totals[groups]
         squares, mean = tail.squares, float(shares @ tail.squares)
+        assert isinstance(self.domain, BinCells)
         widths = np.append(np.diff(self.domain.edges), 0.0)
         far = (squares > _TAIL_START**2 * mean) & (widths > 0)
         added = np.where(far, widths * np.where(far, squares, 1.0) ** -1.5, 0.0)
