@@ -216,11 +216,11 @@ class SynthesisTarget(Experiment):
             "german_credit, thyroid and shopper, had been seen). Pairs and triples: the mean total "
             "variation distance of margins from those of the records that were learnt, with "
             f"deciles of numbers. The share of the model of the target was chosen on {CHOSEN_ON} "
-            "and other tables of the papers. The five fresh tables were run three times with the "
-            "first version of the model, where two runs were incomplete, and once more after "
-            "PrivateTableClassifier and the releases of numbers had changed. Those changes were "
-            "not chosen on them, but synthesis-numbers measures numbers of credit_scoring. "
-            "Seconds of processor time to learn and draw."
+            "and other tables of the papers. The five fresh tables were run three times, the first "
+            "two runs were incomplete; no choice of the model changed in between. "
+            "PrivateTableClassifier, whose steps release the model of the target, has changed "
+            "since these runs, and networks did not yet release second moments of numbers, which "
+            "have a tenth of the budget now. Seconds of processor time to learn and draw."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
