@@ -6,9 +6,10 @@ from pathlib import Path
 import pandas as pd
 
 from . import figures
+from .ages import Age, table
 from .experiment import Claim, Experiment
 from .experiments import EXPERIMENTS, load
-from .runner import present
+from .runner import present, source
 from .summary import NAME, write_summary
 
 _OPENING = """\
@@ -20,10 +21,8 @@ Claims of the papers and measured results, mechanisms compared at equal exact pr
 speed of the library. `python -m benchmarks list` names the experiments, `python -m benchmarks
 run NAME` repeats one, `python -m benchmarks report` writes this page.
 
-Experiments `naive-bayes` and `bayes-net` in all versions, `postprocessing`, `text`, `end-to-end`,
-`table-classifier`, `crosstab`, `histogram-error` and `histogram-quantiles` were measured with the
-current post-processing. All others were measured before it was simplified. The stored results of
-`sampling` are older than its description: both sides drew from AES in counter mode.
+Many results are older than the code: [their ages](#age-of-the-results) name the parts of skdirdp
+that have changed since a measurement, even where a change cannot have altered the numbers.
 
 The data sets adult, bank, credit_card, digit, german_credit, shopper, spam and thyroid come from
 the UCI Machine Learning Repository (CC BY 4.0). The other tables of `table-classifier` come with
@@ -49,7 +48,7 @@ protects against replacing one, and its log loss up to ε = 3 is above the range
 
 def write_report(out: Path, draw: bool = True) -> Path:
     """Write RESULTS.md next to the folder of results, and optionally draw the figures again."""
-    sections, claims, machines = [], [], {}
+    sections, claims, machines, ages = [], [], {}, {}
     for name in EXPERIMENTS:
         if not (out / f"{name}.csv").exists():
             continue
@@ -58,15 +57,17 @@ def write_report(out: Path, draw: bool = True) -> Path:
         circumstances = json.loads((out / f"{name}.json").read_text())
         machines[name] = circumstances
         claims += experiment.claims(results)
-        sections.append(_section(experiment, out, circumstances))
+        ages[name] = Age.from_files(source(experiment), out / f"{name}.json")
+        sections.append(_section(experiment, out, circumstances, ages[name]))
     path = out.parent / "RESULTS.md"
     picture = _PICTURE.format(folder=out.name) if write_summary(out, draw) else ""
-    parts = [_OPENING, picture, _machines(machines), _verdicts(claims), *sections]
+    age = f"## Age of the results\n\n{table(ages)}"
+    parts = [_OPENING, picture, age, _machines(machines), _verdicts(claims), *sections]
     path.write_text("\n".join(parts))
     return path
 
 
-def _section(experiment: Experiment, out: Path, circumstances: dict) -> str:
+def _section(experiment: Experiment, out: Path, circumstances: dict, age: Age) -> str:
     name, folder = experiment.name, out.name
     quick = "; the quick version" if circumstances["quick"] else ""
     return f"""\
@@ -77,6 +78,8 @@ Experiment `{name}`: {experiment.reproduces} \
 [CSV]({folder}/{name}.csv)).
 
 ![{experiment.title}]({folder}/{name}.png)
+
+{age}
 
 {(out / f"{name}.md").read_text()}"""
 

@@ -1,12 +1,14 @@
 """Run the tasks of an experiment, store finished ones, and write the results."""
 
 import hashlib
+import inspect
 import json
 import os
 import platform
 import sys
 import time
 import warnings
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from tqdm import tqdm
 from skdirdp import PrivacyLeakWarning
 
 from . import figures
+from .ages import measured_code
 from .experiment import Experiment, Row, Settings
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +33,7 @@ def run(experiment: Experiment, settings: Settings, out: Path, jobs: int = 1) ->
     the code, the settings and the tasks are still the same.
     """
     out.mkdir(parents=True, exist_ok=True)
+    code = measured_code(source(experiment))  # the modules may be edited during a long run
     journal = _Journal(out / f".{experiment.name}.journal", _fingerprint(settings))
     tasks = experiment.tasks(settings)
     waiting = [task for task in tasks if _key(task) not in journal.rows]
@@ -49,10 +53,16 @@ def run(experiment: Experiment, settings: Settings, out: Path, jobs: int = 1) ->
     results = pd.DataFrame([row for task in tasks for row in journal.rows[_key(task)]])
     results.to_csv(out / f"{experiment.name}.csv", index=False, float_format="%.8g")
     circumstances = _circumstances(settings, seconds, jobs if experiment.parallel else 1)
+    circumstances |= {"measured": date.today().isoformat(), "code": code}
     (out / f"{experiment.name}.json").write_text(json.dumps(circumstances, indent=1) + "\n")
     journal.close()
     present(experiment, out)
     return results
+
+
+def source(experiment: Experiment) -> Path:
+    """The module that defines an experiment."""
+    return Path(inspect.getfile(type(experiment)))
 
 
 def present(experiment: Experiment, out: Path, draw: bool = True) -> pd.DataFrame:

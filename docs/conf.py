@@ -76,7 +76,8 @@ html_theme_options = {
     "article_header_start": [],
 }
 # Pages without siblings have nothing to show there.
-html_sidebars = {page: [] for page in ("index", "quickstart", "choosing", "theory")}
+ALONE = ("index", "quickstart", "choosing", "guarantees", "theory", "sampling", "faq", "glossary")
+html_sidebars = {page: [] for page in ALONE}
 
 
 sphinx_gallery_conf = {

@@ -9,11 +9,11 @@ floating-point arithmetic.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import islice
-from math import prod
+from math import isnan, prod
 from typing import Any
 
 import numpy as np
@@ -412,17 +412,24 @@ def sum_rows(
     _check(groups.shape == X.shape[:1])
     largest = 0.0
     if max_count is None or weights.exact:
-        largest = max((largest_of(block.entries) for _, block in blocks_of_rows(X)), default=0.0)
+        largest = max((block.largest for _, block in _valid_blocks(X)), default=0.0)
     columns = max(X.shape[1], n_columns or 0)
     bounds = RowBounds.from_limits(weights, columns, max_count, max_total, largest)
     sums = GroupSums(n_groups, X.shape[1])
     largest_total = 0.0
-    for rows, block in blocks_of_rows(X):
+    for rows, block in _valid_blocks(X):
         block, total, whole = bounds.apply(block, rows)
         bounds.check(block.largest, total)
         sums.add(block, _copy_groups(groups[rows], n_groups), whole=whole)
         largest_total = max(largest_total, total)
     return bounds.check_sums(sums.table(), largest_total)
+
+
+def _valid_blocks(X: Any) -> Iterator[tuple[slice, Rows]]:
+    """Yield the blocks of X; raise an error if entries are negative or not finite."""
+    for rows, block in blocks_of_rows(X):
+        _check(not isnan(block.largest))
+        yield rows, block
 
 
 @dataclass(frozen=True)
@@ -504,7 +511,7 @@ class RowBounds:
         if block.largest > self.clip:
             # The bits of positive doubles, as integers, have their order, and compare faster.
             bits = np.minimum(block.entries.view(np.int64), np.float64(self.clip).view(np.int64))
-            block = block.with_entries(bits.view(np.float64))
+            block = replace(block, entries=bits.view(np.float64))
         whole = whole_rows(block)
         all_whole = bool(whole.all())
         totals = block.totals(exact_below=EXACT if all_whole else 0.0)

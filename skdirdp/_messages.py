@@ -121,7 +121,7 @@ def is_own_error(error: BaseException) -> bool:
     traceback = error.__traceback__
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
-    if traceback is None or _package(traceback.tb_frame) != __package__:
+    if traceback is None or package_of(traceback.tb_frame) != __package__:
         return False
     # If a call to a C function fails, the last Python frame is in this package, too.
     return traceback.tb_frame.f_code.co_code[traceback.tb_lasti] == opmap["RAISE_VARARGS"]
@@ -169,7 +169,7 @@ def describe(value: Any) -> str:
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that points to the calling line in the user's code."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and _package(frame) in _INTERMEDIATE:
+    while frame.f_back is not None and package_of(frame) in _INTERMEDIATE:
         frame, level = frame.f_back, level + 1
     token = _IN_PRIVATE_FIT.set(False)
     try:
@@ -219,7 +219,8 @@ def suppress_external_warnings(enabled: bool = True) -> Iterator[None]:
             filters.remove(_FILTER)
 
 
-def _package(frame: FrameType) -> str:
+def package_of(frame: FrameType) -> str:
+    """Return the name of the package whose code a frame runs."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 

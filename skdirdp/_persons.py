@@ -66,7 +66,7 @@ class SharedGroups:
         return self._max_rows is not None or self.labelled is not None
 
     def bound(self, max_rows: int) -> int:
-        """Return the number of counted records of a person; 1, the default, may be the schema's."""
+        """Return the bound on the records of a person; a schema replaces the default, 1."""
         if self._max_rows is None:
             return max_rows
         if max_rows not in (1, self._max_rows):

@@ -29,13 +29,12 @@ from .accounting.composition import PrivacyCurves
 from .accounting.worst_case import ADJACENCIES
 from .exceptions import PrivacyLeakWarning
 from .inference import NoisyTable
-from .mechanisms import GaussianMechanism, JointMechanism, Mechanism
+from .mechanisms import JointMechanism, Mechanism
 from .mechanisms.additive import SelectionMechanism
-from .mechanisms.base import Request
+from .mechanisms.base import Request, check_requests
 from .mechanisms.calibration import CALIBRATIONS, MECHANISMS, calibrate_tables
 from .mechanisms.sampling import check_platform
-from .mechanisms.splitting import calibrate_gaussian, split_with_selection
-from .mechanisms.tables import ContributionBound, CountTable
+from .mechanisms.tables import CountTable
 from .reporting.exports import card_sections, registry_entry, sacro_fields
 from .reporting.pages import model_card, model_page, write
 from .reporting.statements import Claim, model_statement
@@ -376,7 +375,7 @@ class ReleasePlan:
             Request(mechanism, counts, table.contribution.grid, table.postprocess)
             for mechanism, (table, counts) in zip(mechanisms, self._noisy, strict=True)
         ]
-        Mechanism.check_all(self.requests)
+        check_requests(self.requests)
         self.mechanisms = tuple(mechanisms)
         #: All mechanisms as one charge; None if nothing is released.
         self.joint = JointMechanism.from_mechanisms(mechanisms) if mechanisms else None
@@ -608,32 +607,6 @@ class NoisyTablesMixin:
 
 
 # Columns without public values ------------------------------------------------------------
-
-
-def calibrate_with_names(
-    budget: Budget,
-    relation: str,
-    contribution: ContributionBound,
-    n_columns: int,
-    share: float,
-    names: ContributionBound | None = None,
-) -> tuple[GaussianMechanism, list[SelectionMechanism]]:
-    """Calibrate one Gaussian release, and the selection of names in some columns.
-
-    The selections, if there are any, use the fraction `share` of the budget. `contribution` bounds
-    the contribution of a record to the table, and `names` its contribution to the names of one
-    column; if `names` is None, `contribution` is used for both.
-    """
-    epsilon, delta, order = budget.epsilon, budget.delta, budget.order
-    if not n_columns:
-        return calibrate_gaussian(epsilon, delta, order, relation, contribution), []
-    if order is not None and budget.is_private:
-        raise ValueError(
-            "order must be None if any column has no public values: a value that occurs in one "
-            "record is published with a small probability, which makes every Renyi divergence "
-            "infinite. Use delta instead of order, or declare the values"
-        )
-    return split_with_selection(epsilon, delta, relation, contribution, n_columns, share, names)
 
 
 def select_categories(

@@ -19,7 +19,7 @@ from .mechanisms.splitting import calibrate_selection
 from .mechanisms.tables import ContributionBound, CountTable
 from .schema import UNKNOWN, rebuild, type_and_value
 
-# Entry of a vocabulary without words: no analyzer of scikit-learn gives it.
+# Entry of a vocabulary without words: no analyzer of scikit-learn returns it.
 _NO_WORD = ""
 
 
@@ -313,7 +313,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         """Set the vocabulary from the released counts."""
         within = np.flatnonzero((counts > 0) & (counts >= lowest) & (counts <= highest))
         largest = within[np.argsort(-counts[within], kind="stable")[: self.max_features]]
-        # Equal words of several types, such as 1 and True, are one; the first is its name.
+        # Equal words of different types, such as 1 and True, share a column, named by the first.
         first: dict[Any, int] = {}
         for i in np.sort(largest).tolist():
             first.setdefault(words[i], i)

@@ -396,7 +396,7 @@ TOO_LARGE = {
 
 
 @pytest.mark.parametrize("case", TOO_LARGE)
-def test_tables_that_would_not_fit_into_memory_are_refused_before_the_charge(case):
+def test_tables_that_would_not_fit_into_memory_are_rejected_before_the_charge(case):
     model, X, n_cells = TOO_LARGE[case]
     y = "y" if case == "lazy" else np.arange(6) % 2
     accountant = Recorder()

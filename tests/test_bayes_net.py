@@ -224,7 +224,7 @@ def test_all_forms_of_a_structure_agree():
         ("ab", "structure must be edges"),
     ],
 )
-def test_a_bad_structure_is_refused(structure, message):
+def test_a_bad_structure_is_rejected(structure, message):
     X = pd.DataFrame({name: [0, 1] for name in "abc"})
     with pytest.raises((ValueError, TypeError), match=message):
         PrivateBayesNetMLE(structure, states={"a": [0, 1]}).fit(X)
@@ -573,7 +573,7 @@ def test_alpha_is_the_least_smoothing():
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
-def test_a_fitted_model_holds_no_exact_count(mechanism):
+def test_a_fitted_model_stores_no_exact_count(mechanism):
     a = np.repeat([0, 1], [12347, 23459])
     b = (np.arange(len(a)) < 5683).astype(int)
     X = pd.DataFrame({"a": a, "b": b})
@@ -719,7 +719,7 @@ def test_a_bad_parameter_is_named_before_any_charge(parameters, message):
     assert not hasattr(model, "privacy_")
 
 
-def test_bad_data_is_refused_before_any_charge_and_the_model_stays():
+def test_bad_data_is_rejected_before_any_charge_and_the_model_stays():
     recorder = Recorder()
     X = weather()
     model = public(accountant=recorder).fit(X)
@@ -769,7 +769,7 @@ def test_a_second_fit_replaces_the_network_and_a_failed_one_keeps_it():
     assert set(model.model_.nodes()) == {"rain", "wet"}
 
 
-def test_a_refused_charge_releases_nothing():
+def test_a_rejected_charge_releases_nothing():
     class Bankrupt:
         def charge(self, mechanism, releases=1, label=None):
             raise RuntimeError("no budget left")
@@ -781,7 +781,7 @@ def test_a_refused_charge_releases_nothing():
 
 
 @pytest.mark.parametrize("number", [-1, 2.5, "3", True])
-def test_a_bad_number_of_samples_is_refused(number):
+def test_a_bad_number_of_samples_is_rejected(number):
     with pytest.raises((TypeError, ValueError), match="n_samples must be"):
         public().fit(weather()).sample(n_samples=number)
 

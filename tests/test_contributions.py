@@ -157,7 +157,7 @@ def test_counts_without_bounds_are_never_released_as_private(cls):
 
 
 @pytest.mark.parametrize("cls", BOTH)
-def test_looking_does_not_spend(cls):
+def test_access_to_attributes_does_not_spend_the_budget(cls):
     accountant = PrivacyAccountant()
     model = fitted(cls)
     model = type(model)(**model.get_params()).set_params(accountant=accountant)
@@ -274,7 +274,7 @@ def test_row_totals_are_bit_identical_for_any_storage():
 @pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 @pytest.mark.parametrize("size", [7.8125e104, 7.8125e-104])
 @pytest.mark.parametrize("given", [{}, {"max_count": 1.0}, {"max_total": 1.0}])
-def test_a_bound_that_is_found_in_the_data_is_not_shown_by_its_refusal(size, given):
+def test_a_bound_that_is_taken_from_the_data_is_not_shown_in_the_error(size, given):
     unbounded = {"max_count": None, "max_total": None, "fit_prior": False}
     for X, weight in ([[[size, 0, 0]], None], [[[1, 0, 0]], [size]]):
         message = ""
@@ -285,7 +285,7 @@ def test_a_bound_that_is_found_in_the_data_is_not_shown_by_its_refusal(size, giv
         assert "7.8" not in message
 
 
-def test_batches_that_cannot_be_added_exactly_are_refused():
+def test_batches_that_cannot_be_added_exactly_are_rejected():
     # The small record of the second batch would vanish beside the large one of the first.
     model = DirichletNB(classes=[0, 1], max_count=2.0**40, max_total=2.0**40)
     model.partial_fit([[2.0**40, 0, 0]], [0])
@@ -295,7 +295,7 @@ def test_batches_that_cannot_be_added_exactly_are_refused():
 
 
 @pytest.mark.parametrize("index", [-1, 3])
-def test_a_sparse_matrix_with_an_index_outside_its_columns_is_refused(index, drawn):
+def test_a_sparse_matrix_with_an_index_outside_its_columns_is_rejected(index, drawn):
     X = sparse.csr_array([[1.0, 1, 0], [0, 1, 1]])
     X.indices[1] = index
     with pytest.raises(ValueError, match="ind"):
@@ -304,7 +304,7 @@ def test_a_sparse_matrix_with_an_index_outside_its_columns_is_refused(index, dra
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "laplace", "gaussian"])
-def test_durations_are_refused_since_a_missing_one_is_a_large_negative_number(mechanism, drawn):
+def test_durations_are_rejected_since_a_missing_one_is_a_large_negative_number(mechanism, drawn):
     X = np.ones((2, 3)).astype("timedelta64[s]")
     X[1, 1] = np.timedelta64("NaT")
     with pytest.raises(TypeError, match="X must contain numbers; got dtype timedelta64"):
@@ -313,14 +313,14 @@ def test_durations_are_refused_since_a_missing_one_is_a_large_negative_number(me
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_a_negative_entry_does_not_pass_the_door(make):
+def test_a_negative_entry_is_rejected_when_it_is_summed(make):
     X = make(np.array([[1.0, -5.0, 2.0]]))
     with pytest.raises(ContributionError):
         sum_rows(X, np.zeros(1, int), 1, UNWEIGHTED, 3.0, 6.0)
 
 
 @pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
-def test_more_than_can_be_added_exactly_is_refused():
+def test_more_than_can_be_added_exactly_is_rejected():
     with pytest.raises(ValueError, match="summed without rounding"):
         fitted(X=[[2.0**53, 2.0**53, 1]], max_count=None, max_total=None)
 
@@ -384,14 +384,14 @@ def test_a_max_total_above_the_sum_of_bounds_has_no_further_cost():
 
 
 @pytest.mark.parametrize("cls", BOTH)
-def test_a_weight_beyond_its_bound_is_refused_without_being_shown(cls):
+def test_a_weight_beyond_its_bound_is_rejected_without_being_shown(cls):
     with pytest.raises(ValueError, match="at most max_weight=2") as caught:
         fitted(cls, weight=[918273.5], max_weight=2)
     assert "918273" not in str(caught.value)
 
 
 @pytest.mark.parametrize("epsilon", [1.0, float("inf")])
-def test_entries_too_large_to_square_are_refused_without_being_shown(epsilon):
+def test_entries_too_large_to_square_are_rejected_without_being_shown(epsilon):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         with pytest.raises(ValueError, match="must have finite row totals, and entries") as caught:
@@ -409,7 +409,7 @@ def test_entries_too_large_to_square_are_refused_without_being_shown(epsilon):
         ([0, 1, 2, 0], [0, 3, 1, 4]),  # rows that do not follow each other
     ],
 )
-def test_entries_outside_the_table_are_refused(columns, ends):
+def test_entries_outside_the_table_are_rejected(columns, ends):
     n_rows = len(ends) - 1
     X = sparse.csr_array((n_rows, 3))
     X.data, X.indices, X.indptr = np.ones(4), np.array(columns), np.array(ends)
@@ -431,7 +431,7 @@ def test_sums_of_many_blocks_are_those_of_single_rows(max_total):
         alone = sum_rows(row[np.newaxis], np.array([0]), 1, UNWEIGHTED, 2, max_total or 800)
         expected[group] += [Fraction(value) for value in alone.table[0]]
     for container in (np.asarray, sparse.csr_array):
-        with patch.multiple(rows_module, _SPARSE_ENTRIES=500, _DENSE_ENTRIES=5000):
+        with patch.multiple(rows_module, _ENTRIES=500):
             found = sum_rows(container(X), groups, 3, UNWEIGHTED, 2, max_total or 800)
         assert (found.table == expected).all()
 
@@ -460,14 +460,14 @@ def test_sums_of_sparse_rows_are_those_of_dense_ones(dtype, ends_type, without, 
 
 @pytest.mark.parametrize("group", [-1, 2])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_a_group_that_does_not_exist_is_refused(make, group):
+def test_a_group_that_does_not_exist_is_rejected(make, group):
     with pytest.raises(ContributionError):
         sum_rows(make(np.ones((2, 3))), np.array([0, group]), 2, UNWEIGHTED, 1, 3)
 
 
 @pytest.mark.parametrize("n_groups", [1, 3])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
-def test_rows_without_a_group_of_their_own_are_refused(make, n_groups):
+def test_rows_without_a_group_of_their_own_are_rejected(make, n_groups):
     with pytest.raises(ContributionError):
         sum_rows(make(np.ones((2, 3))), np.zeros(n_groups, int), 2, UNWEIGHTED, 1, 3)
 
@@ -475,7 +475,7 @@ def test_rows_without_a_group_of_their_own_are_refused(make, n_groups):
 @pytest.mark.parametrize("wrong", [-1.0, -5e-324, np.nan, -np.nan, -np.inf])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-def test_entries_that_are_no_counts_are_refused_at_the_last_door_too(make, wrong):
+def test_entries_that_are_not_counts_are_rejected_when_they_are_summed(make, wrong):
     X = np.ones((4, 3))
     X[2, 1] = wrong
     for max_total in (1, 3, 30):
@@ -492,7 +492,7 @@ def test_the_largest_count_is_found_for_any_dtype(dtype):
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, ">f8"])
 @pytest.mark.parametrize("wrong", [-1.0, np.nan, -np.nan, np.inf, -np.inf])
-def test_there_is_no_largest_count_among_others(dtype, wrong):
+def test_the_largest_count_is_nan_for_invalid_numbers(dtype, wrong):
     for place in (0, 3, 6):
         values = np.ones(7, dtype=dtype)
         values[place] = wrong
@@ -510,7 +510,7 @@ def test_zeros_with_a_sign_and_the_ends_of_doubles_are_counts():
 
 def test_whole_numbers_are_moved_before_single_precision_would_round_them(monkeypatch):
     # Sums beyond what floats of 24 bits hold, in blocks some of which hold fractions too.
-    monkeypatch.setattr(rows_module, "_SPARSE_ENTRIES", 20)
+    monkeypatch.setattr(rows_module, "_ENTRIES", 20)
     moves = []
     move = GroupSums._move
     monkeypatch.setattr(GroupSums, "_move", lambda self: moves.append(self._most) or move(self))
@@ -601,7 +601,7 @@ def test_categories_are_counted_as_they_were_checked(calls, monkeypatch):
 
 
 @pytest.mark.parametrize("group", [-1, 2])
-def test_categories_of_a_group_that_does_not_exist_are_refused(group):
+def test_categories_of_a_group_that_does_not_exist_are_rejected(group):
     with pytest.raises(ContributionError):
         count_categories(
             np.ones((2, 2), dtype=int), np.array([2, 2]), np.array([0, group]), 2, UNWEIGHTED
@@ -618,7 +618,7 @@ def test_many_records_are_counted_one_by_one(n_cells, n_records):
 
 @pytest.mark.parametrize("place", [0, -1])
 @pytest.mark.parametrize("cell", [-1, 3])
-def test_a_cell_that_does_not_exist_is_refused_among_many_records(cell, place):
+def test_a_cell_that_does_not_exist_is_rejected_among_many_records(cell, place):
     cells = np.ones(10_000, dtype=int)
     cells[place] = cell
     with pytest.raises(ContributionError):

@@ -135,7 +135,7 @@ def test_tests_leave_missing_values_out(visits, exact):
     even = exact.goodness_of_fit("ward", {"a": 0.5, "b": 0.3, "c": 0.2})
     assert even.pvalue == exact.goodness_of_fit("ward", [0.5, 0.3, 0.2]).pvalue > 0.01
     assert exact.goodness_of_fit("ward").pvalue < 0.01
-    with pytest.raises(ValueError, match="no category of 'ward'"):
+    with pytest.raises(ValueError, match="not a category of 'ward'"):
         exact.goodness_of_fit("ward", {"x": 1.0})
 
 
@@ -204,8 +204,8 @@ def test_intervals_of_people_with_several_records_are_wider(visits):
     [
         (lambda tabs: tabs.share({}), "at least one column"),
         (lambda tabs: tabs.share({"patient": 1}), "'patient' is not"),
-        (lambda tabs: tabs.share({"sex": "x"}), "no category of 'sex'"),
-        (lambda tabs: tabs.difference({"readmitted": 1}, "sex", reference="x"), "no category"),
+        (lambda tabs: tabs.share({"sex": "x"}), "not a category of 'sex'"),
+        (lambda tabs: tabs.difference({"readmitted": 1}, "sex", reference="x"), "not a category"),
         (lambda tabs: tabs.share("sex", {"ward": "a", "age": (0, 99)}), "no released table"),
     ],
 )

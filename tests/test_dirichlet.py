@@ -102,7 +102,7 @@ def test_limits_without_noise_are_the_shares_themselves():
         exact.with_precision(0.0)
 
 
-def test_parameters_with_too_many_bits_are_refused_before_the_charge():
+def test_parameters_with_too_many_bits_are_rejected_before_the_charge():
     # The largest count is whole, and would fit if all were.
     recorder = Recorder()
     mechanism = DirichletMechanism(r=0.7, alpha=1.0)

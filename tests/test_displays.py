@@ -667,7 +667,7 @@ def test_a_network_display_refuses_invalid_input():
         BayesNetDisplay.from_estimator(model, nodes=[])
     with pytest.raises(ValueError, match="max_states must be at least 2; got 1"):
         BayesNetDisplay.from_estimator(model, max_states=1)
-    with pytest.raises(TypeError, match="PrivateBayesNetMLE; got a DirichletCategor"):
+    with pytest.raises(TypeError, match="private Bayesian network; got a DirichletCategor"):
         BayesNetDisplay.from_estimator(classifier().fit(*records()))
 
 

@@ -1,6 +1,7 @@
 """Names in the documentation exist, and its code runs."""
 
 import ast
+import contextlib
 import importlib
 import re
 import shlex
@@ -11,12 +12,24 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.naive_bayes import MultinomialNB
 
 from benchmarks.methods import by_method
-from skdirdp import DirichletCategoricalNB, PrivacyAccountant, PrivacyLeakWarning
-from skdirdp.accounting import ApproximateDP
+from skdirdp import (
+    BudgetExceededError,
+    DirichletCategoricalNB,
+    DirichletNB,
+    PrivacyAccountant,
+    PrivacyLeakWarning,
+)
+from skdirdp.accounting import ApproximateDP, Composition
+from skdirdp.base import Budget
 from skdirdp.command import main
 from skdirdp.mechanisms import calibrate
+from skdirdp.mechanisms.tables import CountTable
+from skdirdp.model_selection.planning import choose_route
 from skdirdp.reporting.statements import ADAPTIVE_LIMIT, percent_up
 from skdirdp.utility import epsilon_for
 
@@ -43,7 +56,25 @@ SELF_CONTAINED += (
     "model_selection",
     "postprocessing",
     "audit",
+    "which_epsilon",
+    "federated",
+    "classifier",
+    "inference",
 )
+
+# Number of outputs that a page states.
+STATED_OUTPUTS = {
+    "index": 1,
+    "quickstart": 2,
+    "choosing": 3,
+    "budgets": 5,
+    "public": 1,
+    "workflows": 1,
+    "accountant": 5,
+    "steward": 2,
+    "audit": 1,
+    "which_epsilon": 13,
+}
 
 
 def listed_names() -> set[str]:
@@ -115,19 +146,64 @@ def test_every_example_is_in_the_order_of_the_gallery():
     assert sorted(shown) == sorted(path.name for path in (DOCS / "examples").glob("*.py"))
 
 
+# Comments behind statements that state an output: `# 2.57: ...`, `# (): ...`, `# one person, ...`.
+STATED = re.compile(r"  # ((?:[\d\[('\"]|one person,|no violation was).*?)(?=: (?!\.)|; |$)")
+
+
+def statements(page):
+    """Statements of the Python blocks of a page, each with the output that the page states."""
+    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(python|text)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    assert blocks
+    for (kind, block), (following, output) in zip(blocks, [*blocks[1:], ("", "")], strict=True):
+        if kind == "python":
+            lines = block.splitlines()
+            nodes = ast.parse(block).body
+            for node in nodes:
+                comment = STATED.search(lines[node.end_lineno - 1])
+                shown = comment[1] if comment and not isinstance(node, ast.Assert) else None
+                if node is nodes[-1] and following == "text":
+                    shown = output
+                yield node, shown
+
+
+def outcome(node, page, names, capsys) -> list:
+    """Run a statement; what it prints, or its value."""
+    capsys.readouterr()
+    if isinstance(node, ast.Expr):
+        value = eval(compile(ast.Expression(node.value), page, "eval"), names)
+    else:
+        exec(compile(ast.Module([node], []), page, "exec"), names)
+        value = names.get(ast.unparse(node.targets)) if isinstance(node, ast.Assign) else None
+    return capsys.readouterr().out.strip() if value is None else value
+
+
+def agrees(value, shown: str) -> bool:
+    if number := re.fullmatch(r"\d+(?:\.(\d+))?", shown):
+        decimals = len(number[1] or "")
+        return f"{float(value):.{decimals}f}" == shown
+    text = value if isinstance(value, str) and not shown.startswith("'") else repr(value)
+    pattern = re.escape(" ".join(shown.split())).replace(r"\.\.\.", ".*")
+    return re.fullmatch(pattern, " ".join(text.split())) is not None
+
+
 @pytest.mark.parametrize("page", SELF_CONTAINED)
-def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch):
+def test_the_code_of_a_page_runs_and_gives_the_output_that_the_page_states(
+    page, tmp_path, monkeypatch, capsys
+):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("agg")
     monkeypatch.chdir(tmp_path)
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    assert blocks
     names: dict = {}
+    checked = 0
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivacyLeakWarning)
-        for block in blocks:
-            exec(compile(block, f"{page}.md", "exec"), names)
+        for node, shown in statements(page):
+            value = outcome(node, page, names, capsys)
+            if shown is not None:
+                assert agrees(value, shown), (ast.unparse(node), value, shown)
+                checked += 1
+    assert checked == STATED_OUTPUTS.get(page, 0)
 
 
 def test_a_table_with_a_schema_needs_few_lines_or_commands_one_budget_and_no_warning(
@@ -179,34 +255,6 @@ def test_a_table_with_a_schema_needs_few_lines_or_commands_one_budget_and_no_war
     assert "ε = 2" in output.out
     header = Path("synthetic.csv").read_text(encoding="utf-8").splitlines()[0]
     assert header.split(",") == list(names["table"])
-
-
-def numbers_after_code(text):
-    """Statements that end in a comment with a number, `# 2.57: ...`, and that number."""
-    for block in re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE):
-        lines = block.splitlines()
-        for node in ast.parse(block).body:
-            comment = re.search(r"  # (\d+(?:\.\d+)?)(?::| |$)", lines[node.end_lineno - 1])
-            yield node, comment and comment[1]
-
-
-@pytest.mark.parametrize("page", ["index", "accountant", "which_epsilon"])
-def test_numbers_in_pages_are_those_of_their_code(page, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    checked = 0
-    text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
-    for node, number in numbers_after_code(text):
-        capsys.readouterr()
-        if number is None or not isinstance(node, ast.Expr):
-            exec(compile(ast.Module([node], []), page, "exec"), names)
-            continue
-        value = eval(compile(ast.Expression(node.value), page, "eval"), names)
-        decimals = len(number.partition(".")[2])
-        shown = f"{value:.{decimals}f}" if value is not None else capsys.readouterr().out.strip()
-        assert shown == number, ast.unparse(node)
-        checked += 1
-    assert checked == {"index": 1, "accountant": 5, "which_epsilon": 13}[page]
 
 
 def test_the_table_of_epsilons_has_the_rates_of_its_noise():
@@ -292,3 +340,85 @@ def test_the_gain_of_exact_calibration_is_that_of_the_results():
     assert f"{100 * means['auto']:.0f}" == auto
     assert f"{100 * means['Dirichlet, post-processed']:.0f}" == estimated
     assert f"{100 * means['auto, post-processed']:.0f}" == estimated
+
+
+def test_the_accuracies_and_rates_of_the_quickstart_are_those_of_its_models():
+    text = " ".join((DOCS / "quickstart.md").read_text(encoding="utf-8").split())
+    X, y = load_digits(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+    plain = MultinomialNB().fit(X_train, y_train).score(X_test, y_test)
+    assert f"| `MultinomialNB`, not private | {plain:.3f} |" in text
+    rows = re.findall(r"\| `DirichletNB\(([^`]*)\)` \| ([\d.]+) ± ([\d.]+) \|", text)
+    assert len(rows) == 4
+    n_fits = 30
+    for arguments, mean, deviation in rows:
+        options = {"delta": 1e-5, "classes": range(10), "max_count": 16, "max_total": 400}
+        model = DirichletNB(**eval(f"dict({arguments})"), **options)
+        scores = [model.fit(X_train, y_train).score(X_test, y_test) for _ in range(n_fits)]
+        assert np.mean(scores) == pytest.approx(float(mean), abs=5 * float(deviation) / n_fits**0.5)
+        assert 0.5 < np.std(scores) / float(deviation) < 1.7
+    public = {"classes": range(10), "max_count": 16, "max_total": 400}
+    for epsilon in (1.0, 3.0):
+        privacy = DirichletNB(epsilon=epsilon, **public).fit(X_train, y_train).privacy_
+        assert f"{percent_up(privacy.true_positive_rate(0.01))} at ε = {epsilon:.0f}" in text
+    plan = PrivacyAccountant(epsilon=3.0, delta=1e-5, adaptive=False)
+    limit = PrivacyAccountant(epsilon=3.0, delta=1e-5)
+    for accountant in (plan, limit):
+        fits = 0
+        with contextlib.suppress(BudgetExceededError):
+            while True:
+                DirichletNB(epsilon=1.0, **public, accountant=accountant).fit(X_train, y_train)
+                fits += 1
+        assert fits == 7
+    assert f"their exact composition costs {plan.total():.2f}" in text
+
+
+def rounded_up(value, digits):
+    step = 10.0 ** (np.floor(np.log10(value)) + 1 - digits)
+    return np.ceil(value / step - 1e-9) * step
+
+
+def test_the_table_of_calibrations_shows_their_noise():
+    text = (DOCS / "choosing.md").read_text(encoding="utf-8")
+    sizes = {"n_samples": 34_189, "n_rows": 2, "n_categories": 10}
+    rows = re.findall(r'^\| `(\w+=)?"(\w+)"` \|(.*)\|$', text, re.MULTILINE)
+    assert [name for _, name, _ in rows] == ["algorithm1", "tcdp", "exact", "gaussian"]
+    for parameter, name, cells in rows:
+        choice = {"mechanism": name} if parameter else {"calibration": name}
+        noise = calibrate(**choice, epsilon=1.0, delta=1e-5, releases=14, **sizes)
+        *parameters, epsilon, divergence = cells.split("|")
+        exact = Composition([(noise, 14)]).epsilon(1e-5)
+        assert float(epsilon) == pytest.approx(rounded_up(exact, 3))
+        assert float(divergence) == pytest.approx(
+            noise.expected_divergence(CountTable(**sizes)), abs=6e-5
+        )
+        if not parameter:
+            assert [f"{noise.r:.3g}", f"{noise.alpha:.3g}"] == [cell.strip() for cell in parameters]
+
+
+def test_the_numbers_of_the_page_on_budgets_are_rounded_to_the_safe_side():
+    text = " ".join((DOCS / "budgets.md").read_text(encoding="utf-8").split())
+    noise = calibrate(epsilon=1.0, releases=14, n_samples=34_189, n_rows=2, n_categories=10)
+    fit = Composition([(noise, 14)])
+    assert f"δ = {rounded_up(fit.delta(0.5), 1):.1g} at ε = 0.5" in text
+    assert f"δ = {rounded_up(fit.delta(2.0), 1):.0e} at ε = 2." in text
+    assert f"which is {percent_up(ApproximateDP(1.0, 1e-5).true_positive_rate(0.01))} at" in text
+    assert "usually allows less, about 1.98%:" in text
+    assert 0.0195 < fit.true_positive_rate(0.01) <= 0.0198
+
+
+def test_the_budgets_of_runs_of_a_search_are_those_of_its_plan():
+    text = " ".join((DOCS / "model_selection.md").read_text(encoding="utf-8").split())
+    budget = Budget(epsilon=1.0, delta=1e-5, order=None, adjacency="replace")
+
+    def run(route, n_candidates, refit=False):
+        plan = choose_route(route, n_candidates, 10, budget, refit)
+        return f"{np.exp(plan.log_epsilon):.2f}"
+
+    assert run("repetition", 2) == run("repetition", 50)
+    assert f"({run('repetition', 2)}, 1e-5) for any number of candidates" in text
+    two, four, ten = (run("composition", n) for n in (2, 4, 10))
+    assert f"({two}, 1e-5) for 2 candidates, {four} for 4, {ten} for 10" in text
+    assert f"is {run('repetition', 2, True)} instead of {run('repetition', 2)} for" in text
+    two, four, ten = (run("composition", n, True) for n in (2, 4, 10))
+    assert f"and {two}, {four} and {ten} for composition" in text

@@ -297,7 +297,7 @@ def test_frames_without_order_refuse_persons_with_more_rows_than_declared(table)
     few = frame[frame.groupby("person").cumcount() < 3]
     model.fit(IN_GROUPS[table](few[columns]), "label", groups="person")
     assert len(model.accountant.charges) == 1
-    # The refused records were not removed, so the bound is still a declaration.
+    # The rejected records were not removed, so the bound is still a declaration.
     assert str(model.privacy_.unit) == "one person with up to 3 records (declared, not checked)"
     gaps = few.astype({"person": "Int64"})
     gaps.loc[gaps.index[5], "person"] = pd.NA
@@ -392,7 +392,7 @@ def refusal(name, frame, more, table=None):
 
 @pytest.mark.parametrize("table", names(ELSEWHERE))
 @pytest.mark.parametrize("fault", BAD_CELLS)
-def test_bad_cells_are_refused_as_in_memory_and_not_shown(fault, table):
+def test_bad_cells_are_rejected_as_in_memory_and_not_shown(fault, table):
     name, frame, more = BAD_CELLS[fault]
     error = refusal(name, frame, more, ELSEWHERE[table])
     assert str(error) == str(refusal(name, frame, more))
@@ -403,7 +403,7 @@ def test_bad_cells_are_refused_as_in_memory_and_not_shown(fault, table):
 
 
 @pytest.mark.parametrize("table", names(ELSEWHERE))
-def test_text_instead_of_numbers_is_refused_without_showing_it(table):
+def test_text_instead_of_numbers_is_rejected_without_showing_it(table):
     for name in ("categorical", "multinomial", "bins"):
         column = FITS[name][1][0]
         frame = records().astype({column: str})
@@ -412,7 +412,7 @@ def test_text_instead_of_numbers_is_refused_without_showing_it(table):
 
 
 @pytest.mark.parametrize("table", names(ELSEWHERE))
-def test_an_empty_table_is_refused(table):
+def test_an_empty_table_is_rejected(table):
     for name in FITS:
         with pytest.raises(ValueError, match=r"at least one record|0 sample"):
             counted(name, ELSEWHERE[table], records().iloc[:0])
@@ -451,7 +451,7 @@ def test_weights_that_change_between_queries_stay_within_their_bound():
     assert found[-1][1].sum() == 2 * len(frame)
 
 
-def test_one_value_in_several_forms_is_refused():
+def test_one_value_in_several_forms_is_rejected():
     # In memory 1.5 is cut to 1, as scikit-learn does.
     frame = records().astype({"code": float})
     frame["code"] += np.arange(len(frame)) / 1000
@@ -490,7 +490,7 @@ def test_special_characters_in_a_name_are_escaped(name, table, column):
 
 
 @pytest.mark.parametrize("column", ["*", "a.b", "^a$", 'a "b"'])
-def test_special_characters_in_a_name_are_refused_for_unknown_engines(column):
+def test_special_characters_in_a_name_are_rejected_for_unknown_engines(column):
     frame = records(50)[["code", "label"]].assign(**{column: 1})
     model = DirichletCategoricalNB(classes=CLASSES, n_categories=4, accountant=Recorder())
     with pytest.raises(ValueError, match="Rename it"):
@@ -515,7 +515,7 @@ def test_columns_whose_names_differ_in_case_are_different():
     assert [np.ravel(table).tolist() for _, table in found] == [[20, 0], [0, 20]]
 
 
-def test_a_relation_with_two_columns_of_one_name_is_refused():
+def test_a_relation_with_two_columns_of_one_name_is_rejected():
     relation = duckdb.sql("SELECT 0 AS a, 1 AS a, 0 AS label FROM range(20)")
     model = DirichletCategoricalNB(classes=[0], n_categories=4, accountant=Recorder())
     with pytest.raises(ValueError, match="distinct column names"):
@@ -561,7 +561,7 @@ def test_a_bound_of_weights_must_be_declared_too():
         )
 
 
-def test_exact_quantiles_are_refused_for_data_out_of_memory():
+def test_exact_quantiles_are_rejected_for_data_out_of_memory():
     exact = DirichletHistogramTransformer(bounds=(0, 5), epsilon=float("inf"))
     table = dask_frame(records()[["much", "little"]])
     with pytest.raises(ValueError, match="epsilon must be finite, or strategy 'uniform'"):
@@ -578,7 +578,7 @@ def test_exact_quantiles_are_refused_for_data_out_of_memory():
         ({}, "requires y to be passed"),
     ],
 )
-def test_wrong_names_of_columns_are_refused(given, message):
+def test_wrong_names_of_columns_are_rejected(given, message):
     frame = records()[["code", "flag", "label"]]
     for table in (dask_frame, IN_GROUPS["duckdb"], IN_PARTS["arrow dataset"]):
         with pytest.raises(ValueError, match=message):
@@ -720,7 +720,7 @@ def test_a_network_scores_and_predicts_dask_frames():
     np.testing.assert_allclose(model.score(table), model.score(X))
 
 
-def test_predictions_of_other_lazy_frames_are_refused():
+def test_predictions_of_other_lazy_frames_are_rejected():
     X = records()[["code", "flag"]]
     model = clone(CATEGORICAL).fit(X, records()["label"])
     for table in ("polars lazy", "duckdb", "arrow dataset"):
@@ -778,6 +778,6 @@ class DatasetOfAnotherLibrary:
         lambda X: PrivateTableClassifier(Schema({"a": [0, 1], "y": [0, 1]})).fit(X, y="y"),
     ],
 )
-def test_unknown_datasets_are_refused_with_a_hint(fit):
+def test_unknown_datasets_are_rejected_with_a_hint(fit):
     with pytest.raises(TypeError, match=r"got DatasetOfAnotherLibrary. Convert it first"):
         fit(DatasetOfAnotherLibrary())

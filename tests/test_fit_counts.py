@@ -181,7 +181,7 @@ def good():
         ({}, 5.0, "n_samples must be an integer"),
     ],
 )
-def test_wrong_counts_are_refused_before_anything_is_charged(wrong, n_samples, message):
+def test_wrong_counts_are_rejected_before_anything_is_charged(wrong, n_samples, message):
     model = clone(NAIVE_BAYES["categorical"][0]).set_params(accountant=Recorder())
     with pytest.raises((TypeError, ValueError), match=message):
         model.fit_counts({**good(), **wrong}, n_samples=n_samples)
@@ -190,7 +190,7 @@ def test_wrong_counts_are_refused_before_anything_is_charged(wrong, n_samples, m
     assert len(model.accountant.charges) == 1
 
 
-def test_sums_above_their_bounds_are_refused():
+def test_sums_above_their_bounds_are_rejected():
     model = clone(NAIVE_BAYES["multinomial"][0])
     tables = {"class_count": [1, 1], "feature_count": [[3, 0], [2, 2]]}
     with pytest.raises(

@@ -198,7 +198,7 @@ def test_from_raw_numbers_to_predictions_with_one_accountant():
     assert 1.0 < accountant.total(delta=1e-5) < 2.0
 
 
-def test_a_fitted_transformer_holds_no_exact_count():
+def test_a_fitted_transformer_contains_no_exact_count():
     X = np.concatenate([np.zeros(12347), np.full(23459, 5.0)])[:, np.newaxis]
     for mechanism, postprocess in product(("dirichlet", "gaussian", "laplace"), (True, False)):
         model = DirichletHistogramTransformer(
@@ -215,7 +215,7 @@ def test_a_fitted_transformer_holds_no_exact_count():
         np.testing.assert_array_equal(again.transform(X).toarray(), model.transform(X).toarray())
 
 
-def test_a_refused_charge_or_bad_data_leaves_the_fit_as_it_was():
+def test_a_rejected_charge_or_bad_data_leaves_the_fit_as_it_was():
     class Bankrupt:
         def charge(self, mechanism, releases=1, label=None):
             raise RuntimeError("no budget left")
@@ -322,7 +322,7 @@ def test_edges_are_fine_borders_so_that_shares_of_bins_are_released():
         assert set(edges) <= set(fine)
 
 
-def test_edges_that_ties_leave_over_divide_the_other_values():
+def test_edges_that_ties_do_not_use_divide_the_other_values():
     x = np.concatenate([np.zeros(9000), np.random.default_rng(0).uniform(1, 100, 1000)])
     largest = []
     for _ in range(10):
@@ -526,7 +526,7 @@ def test_error_bars_shrink_with_confidence_and_vanish_without_noise():
 
 @pytest.mark.parametrize("starts", [None, [0, 5, 39]])
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace", "auto"])
-def test_the_band_of_a_histogram_holds_the_true_shares(starts, mechanism):
+def test_the_band_of_a_histogram_contains_the_true_shares(starts, mechanism):
     X = columns()
     model = public(n_fine_bins=64, n_categories=[None, None, 40], mechanism=mechanism).fit(X)
     edges = model.fine_edges_[2]
@@ -604,9 +604,9 @@ def test_categorical_columns_keep_their_categories():
     assert alone.inverse_transform(alone.transform([[0.0]])).tolist() == [[0.0]]
     bad = X.copy()
     bad[3, 1] = 4
-    for refuse in (model.fit, model.transform):
+    for fails in (model.fit, model.transform):
         with pytest.raises(ValueError, match="from 0 to 3 in feature 1"):
-            refuse(bad)
+            fails(bad)
 
 
 def test_many_bins_use_memory_in_proportion_to_the_bins():
@@ -968,13 +968,13 @@ def test_small_integers_are_counted_as_the_numbers_that_they_are():
         pd.DataFrame({"7431": pd.Categorical(["7431.25 a secret"] * 20)})[["7431"]].to_numpy(),
     ],
 )
-def test_values_that_cannot_be_binned_are_refused_without_showing_them(bad):
+def test_values_that_cannot_be_binned_are_rejected_without_showing_them(bad):
     recorder = Recorder()
     model = DirichletHistogramTransformer(bounds=(0, 1), encode="ordinal", accountant=recorder)
     fitted = clone(model).set_params(accountant=None).fit([[0.5], [0.25]])
-    for refuse in (model.fit, fitted.transform, fitted.inverse_transform):
+    for fails in (model.fit, fitted.transform, fitted.inverse_transform):
         with pytest.raises((TypeError, ValueError)) as raised:
-            refuse(bad)
+            fails(bad)
         printed = "".join(traceback.format_exception(raised.value)).split("\n")
         assert "7431" not in "\n".join(line for line in printed if not line.startswith("  "))
     assert recorder.charges == []
@@ -1030,7 +1030,7 @@ def test_threads_may_share_a_fitted_transformer():
                 np.testing.assert_array_equal(out, alone)
 
 
-def test_a_seed_warns_and_repeats_and_secure_noise_differs():
+def test_a_seed_warns_and_reproduces_the_noise_and_secure_noise_differs():
     X = columns()
     with pytest.warns(PrivacyLeakWarning, match="random_state"):
         first = public(random_state=3).fit(X)
@@ -1055,7 +1055,7 @@ def test_inverse_transform_returns_values_near_the_records():
     assert 0.8 * X.std() < values.std() <= X.std()
 
 
-def test_a_missing_category_is_refused_and_is_no_smallest_integer():
+def test_a_missing_category_is_rejected_and_is_no_smallest_integer():
     codes = pd.Categorical([0, 1, 1, 0, None])
     X = pd.DataFrame({"a": codes, "b": 1})
     for parameters in ({"bounds": (0, 2)}, {"n_categories": 2}):

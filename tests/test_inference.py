@@ -267,7 +267,7 @@ def test_a_ratio_of_shares_is_bounded_by_nothing_if_the_reference_may_be_zero():
 
 
 def test_comparisons_need_disjoint_conditions():
-    with pytest.raises(ValueError, match="no cell in common"):
+    with pytest.raises(ValueError, match="not have cells in common"):
         difference(table(COUNTS, EXACT), np.s_[:, 0], 0, np.s_[0, :2])
 
 
@@ -493,14 +493,36 @@ def test_budgets_and_numbers_of_records_reach_a_power():
 # Several synthetic tables -----------------------------------------------------------
 
 
-def test_combined_variances_are_those_of_raghunathan_reiter_and_rubin():
-    values, variances = np.random.default_rng(2).normal(0.3, 0.05, 20), np.full(20, 4e-4)
-    found = combine(values, variances)
-    between = 1.05 * values.var(ddof=1)
-    total, degrees = between - 4e-4, 19 * (1 - 4e-4 / between) ** 2
-    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, degrees) * np.sqrt(total))
+def test_combined_intervals_are_quantiles_of_the_posterior_of_raghunathan_reiter_and_rubin():
+    rng = np.random.default_rng(2)
+    m, within = 20, 4e-4
+    values = rng.normal(0.3, 0.03, m)
+    found = combine(values, np.full(m, within))
+    # The mean, given the variance of the parameters, which is drawn given that between the tables.
+    drawn = (m - 1) * values.var(ddof=1) / rng.chisquare(m - 1, 400_000) - within
+    variance = (1 + 1 / m) * np.maximum(drawn, 0) + within / m
+    off = rng.normal(size=len(variance)) * np.sqrt(variance)
+    assert found.high - found.value == pytest.approx(np.quantile(np.abs(off), 0.95), rel=0.01)
     draws = combine(values)
-    assert draws.high - draws.value == pytest.approx(stats.t.ppf(0.975, 19) * np.sqrt(between))
+    reach = stats.t.ppf(0.975, m - 1) * np.sqrt((1 + 1 / m) * values.var(ddof=1))
+    assert draws.high - draws.value == pytest.approx(reach)
+    exact = combine(values, np.zeros(m))
+    assert exact.high - exact.value == pytest.approx(reach, rel=0.005)
+
+
+@pytest.mark.parametrize("m", [5, 20, 50])
+@pytest.mark.parametrize("parameters", [0.0, 0.2, 0.5, 1.0, 5.0])
+@pytest.mark.filterwarnings("ignore:the tables vary less")
+def test_combined_intervals_cover_at_all_ratios_of_variances(m, parameters):
+    # The variance of records within tables is 1.
+    rng = np.random.default_rng(m)
+    estimate = rng.normal(size=2000) * np.sqrt(parameters)
+    values = estimate + rng.normal(size=(m, 2000)) * np.sqrt(parameters + 1)
+    found = combine(values, np.ones(values.shape))
+    assert covers(found, 0.0) > 0.92
+    # With the variance between tables alone, nearly all intervals cover if this is near 0.
+    wide = combine(values)
+    assert np.mean(found.high - found.low) < np.mean(wide.high - wide.low)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.999, 1.0, 1.5])

@@ -241,7 +241,7 @@ def test_an_error_inside_a_transaction_leaves_nothing(ledger):
 
 def test_sums_beyond_64_bits_are_refused_not_rounded(ledger):
     append(ledger, releases=2**62)
-    with pytest.raises(LedgerError, match="cannot hold"):
+    with pytest.raises(LedgerError, match="cannot store more"):
         append(ledger, releases=2**62)
     with pytest.raises(OverflowError):
         append(ledger, releases=2**64)

@@ -22,7 +22,7 @@ import pytest
 
 from skdirdp import PrivacyAccountant
 from skdirdp.accountant import ledger as ledger_module
-from skdirdp.accountant import sqlite
+from skdirdp.accountant import schema, sqlite
 from skdirdp.accountant.ledger import Ledger, Transaction
 from skdirdp.accountant.schema import LedgerError, LimitParameters
 from skdirdp.accountant.sqlite import APPLICATION_ID
@@ -283,7 +283,7 @@ def test_processes_that_create_the_same_ledger_at_once_share_it(path):
 
 def test_a_creation_that_fails_or_is_killed_leaves_no_draft(path, monkeypatch):
     # Killed at each step on the way: of its files, its tables and its name.
-    for module, step in ((os, "close"), (sqlite, "insert_header"), (os, "link"), (os, "fsync")):
+    for module, step in ((os, "close"), (schema, "insert_header"), (os, "link"), (os, "fsync")):
         with monkeypatch.context() as patch:
             patch.setattr(module, step, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
             status = in_child(lambda: Ledger.create_or_open(path, LIMITS))

@@ -28,7 +28,7 @@ from skdirdp.accounting.pairs import (
     LaplacePair,
     PureDPPair,
 )
-from skdirdp.accounting.products import LargeProduct, PairProduct, _parse_curves
+from skdirdp.accounting.products import LargeProduct, PairProduct, _parse
 from skdirdp.accounting.worst_case import WorstCase
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
 from tests.test_composition import inverted_delta
@@ -97,7 +97,7 @@ def mp_cumulant(pair, t):
 
 
 def series_of(pair, scale):
-    kinds, squares, _ = _parse_curves([(pair, 1)])
+    kinds, squares, _ = _parse([(pair, 1)])
     condensed = condense(kinds, squares, scale)
     assert not condensed.residual_pairs
     return condensed.smooth + condensed.bounded

@@ -336,14 +336,14 @@ def test_huge_counts_are_no_trouble(mechanism):
 
 
 @pytest.mark.parametrize("mechanism", ALL, ids=lambda m: m.name)
-def test_counts_that_floats_do_not_hold_exactly_are_refused(mechanism):
+def test_counts_that_floats_do_not_represent_exactly_are_rejected(mechanism):
     with pytest.raises(ValueError, match=r"counts must be below 2\^53"):
         mechanism.release([[1e16, 3.0]])
     with pytest.raises(ValueError, match="counts must be multiples of"):
         mechanism.release([[0.1, 3.0]])
 
 
-def test_counts_near_overflow_are_refused():
+def test_counts_near_overflow_are_rejected():
     with pytest.raises(ValueError, match=r"counts must be at most 1e\+100"):
         DirichletMechanism(r=1e3, alpha=1.0).release([1e307, 1.0])
 
@@ -413,7 +413,7 @@ def test_a_generator_is_used_up_and_warns(make):
 
 
 @pytest.mark.parametrize("bad", [-1, 1.5, "seed", True])
-def test_a_bad_random_state_is_refused(bad):
+def test_a_bad_random_state_is_rejected(bad):
     with pytest.raises((TypeError, ValueError), match="random_state"):
         ALL[0].release([1, 2], random_state=bad)
 
@@ -581,7 +581,7 @@ BAD_CALLS = [
 
 
 @pytest.mark.parametrize(("call", "message"), BAD_CALLS, ids=[m for _, m in BAD_CALLS])
-def test_bad_input_is_refused_by_name_limit_and_value(call, message):
+def test_bad_input_is_rejected_by_name_limit_and_value(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
 
@@ -650,7 +650,7 @@ def test_numbers_of_joint_releases_from_numpy_do_not_overflow():
         ),
     ],
 )
-def test_joint_releases_that_have_no_total_are_refused(parts, message):
+def test_joint_releases_that_have_no_total_are_rejected(parts, message):
     with pytest.raises((TypeError, ValueError), match=message):
         JointMechanism(parts)
 
@@ -676,7 +676,7 @@ def test_bounds_from_numpy_do_not_overflow(kind):
         ({"max_count": 1e-9, "max_total": 1e9}, "max_total must be at most .* times max_count"),
     ],
 )
-def test_bounds_whose_squares_or_cells_no_float_holds_are_refused(bounds, message):
+def test_bounds_whose_squares_or_cells_no_float_represents_are_rejected(bounds, message):
     with pytest.raises(ValueError, match=message):
         GaussianMechanism(1.0, **bounds)
 
@@ -695,7 +695,7 @@ def test_every_mechanism_has_calibrate():
 
 
 @pytest.mark.parametrize("mechanism", ALL, ids=repr)
-def test_a_platform_that_cannot_draw_is_refused_before_the_charge(mechanism):
+def test_a_platform_that_cannot_draw_is_rejected_before_the_charge(mechanism):
     recorder = Recorder()
     with (
         patch("skdirdp.mechanisms.base.check_platform", side_effect=RuntimeError("imprecise")),

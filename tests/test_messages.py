@@ -139,10 +139,10 @@ def test_no_error_shows_a_value_that_is_predicted_or_binned_back():
     model = DirichletCategoricalNB(classes=[0, 1], n_categories=2)
     model.fit(np.arange(40).reshape(20, 2) % 2, np.arange(20) % 2)
     bins = DirichletHistogramTransformer(bounds=(0, 1), encode="ordinal").fit([[0.5], [0.2]])
-    for refuse in (model.predict, bins.transform, bins.inverse_transform):
+    for fails in (model.predict, bins.transform, bins.inverse_transform):
         for mistake in ("one dimension", "text", "missing"):
             with pytest.raises((TypeError, ValueError)) as raised:
-                refuse(MISTAKES[mistake])
+                fails(MISTAKES[mistake])
             assert "7431" not in str(raised.value)
 
 
@@ -179,7 +179,7 @@ def test_text_labels_inside_an_ensemble_are_answered_by_the_classes_to_give(ense
 # Parameters ------------------------------------------------------------------------
 
 
-def test_a_prior_for_classes_out_of_order_is_refused():
+def test_a_prior_for_classes_out_of_order_is_rejected():
     X, y = np.zeros((4, 1), dtype=int), np.array(["a", "b"] * 2)
 
     def fit(classes, class_prior=(0.9, 0.1)):
@@ -289,10 +289,10 @@ def test_an_unknown_error_is_described_by_its_type_and_the_input():
 
 
 def test_a_known_message_with_something_in_its_place_is_unknown():
-    def refuse():
+    def fails():
         raise ValueError("X has 7431.25 features, but DirichletNB is expecting 2 features")
 
-    assert "7431" not in str(raised_in_gate(refuse))
+    assert "7431" not in str(raised_in_gate(fails))
 
 
 def test_nested_gates_keep_the_inner_message():

@@ -522,7 +522,9 @@ def test_intervals_cover_the_exact_score_at_the_stated_rate(records, scoring, ad
     X, y = records
     fitted = model(epsilon=float("inf")).fit(X, y)
     exact = private_score(fitted, X, y, scoring=scoring, epsilon=float("inf")).value
-    given = {"scoring": scoring, "adjacency": adjacency, "confidence": 0.8}
+    given = {
+        "scoring": scoring, "adjacency": adjacency, "confidence": 0.8, "population": False,
+    }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         found = [private_score(fitted, X, y, random_state=k, **given) for k in range(150)]
@@ -533,6 +535,46 @@ def test_intervals_cover_the_exact_score_at_the_stated_rate(records, scoring, ad
     )
     if (scoring, adjacency) == ("accuracy", "replace"):
         assert covered < 0.8 + 3 * np.sqrt(0.8 * 0.2 / 150)
+
+
+class Guess:
+    """A model that predicts what it is given, to score labels of a known distribution."""
+
+    def __init__(self):
+        self.classes_ = np.array([0, 1])
+
+    def predict(self, X):
+        return X[:, 0]
+
+
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy"])
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_intervals_cover_the_score_of_the_population_at_the_stated_rate(scoring, adjacency):
+    rng = np.random.default_rng(3)
+    given = {"scoring": scoring, "adjacency": adjacency, "epsilon": 3.0, "confidence": 0.8}
+    covered, narrow = [], []
+    for k in range(150):
+        y = rng.integers(2, size=400)
+        X = np.where(rng.random(400) < 0.7, y, 1 - y)[:, np.newaxis]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PrivacyLeakWarning)
+            found = private_score(Guess(), X, y, random_state=k, **given)
+            exact = private_score(Guess(), X, y, random_state=k, **given, population=False)
+        covered.append(found.low <= 0.7 <= found.high)
+        narrow.append(exact.low <= 0.7 <= exact.high)
+    slack = 3 * np.sqrt(0.8 * 0.2 / 150)
+    assert np.mean(covered) > 0.8 - slack > np.mean(narrow)
+
+
+def test_a_search_scores_by_the_given_scoring(records):
+    X, y = records
+    y = np.where(np.arange(len(y)) % 3, 0, y)
+    for scoring, expected in (
+        ("balanced_accuracy", balanced_accuracy_score),
+        (None, accuracy_score),
+    ):
+        search = PrivateGridSearchCV(model(), GRID_OF_TWO, scoring=scoring).fit(X, y)
+        assert search.score(X, y) == pytest.approx(expected(y, search.predict(X)))
 
 
 def test_a_score_is_charged_before_noise_is_drawn(records):

@@ -308,7 +308,7 @@ def test_no_test_of_a_released_probability_exceeds_the_guarantee():
 
 
 @pytest.mark.parametrize("mechanism", ["dirichlet", "gaussian", "laplace"])
-def test_a_fitted_model_holds_no_exact_count(mechanism):
+def test_a_fitted_model_contains_no_exact_count(mechanism):
     planted = [12347, 23459]
     y = np.repeat([0, 1], planted)
     X = np.zeros((len(y), 2), dtype=int)
@@ -398,7 +398,7 @@ def test_a_model_with_exact_counts_is_not_pickled(cls):
 
 
 @pytest.mark.parametrize("cls", FAMILY)
-def test_a_refused_charge_changes_nothing(cls):
+def test_a_rejected_charge_changes_nothing(cls):
     model = public(cls)
     X, y = data_for(model)
     model.fit(X, y)
@@ -520,7 +520,7 @@ def test_a_bad_parameter_is_named_before_any_charge(cls, change, message):
 
 
 @pytest.mark.parametrize("cls", FAMILY)
-def test_bad_data_is_refused_and_the_model_stays(cls):
+def test_bad_data_is_rejected_and_the_model_is_unchanged(cls):
     recorder = Recorder()
     model = public(cls, accountant=recorder, **without_threshold(cls))
     X, y = data_for(model)
@@ -549,7 +549,7 @@ def test_bad_data_is_refused_and_the_model_stays(cls):
     np.testing.assert_array_equal(model.predict_proba(X), before)
 
 
-def test_a_category_beyond_the_public_number_is_refused():
+def test_a_category_beyond_the_public_number_is_rejected():
     X, y = categories()
     X[5, 2] = 4
     with pytest.raises(ValueError, match="below n_categories, 4 for feature 2"):
@@ -558,7 +558,7 @@ def test_a_category_beyond_the_public_number_is_refused():
         public(DirichletCategoricalNB, n_categories=[4, 4]).fit(X, y)
 
 
-def test_unknown_categories_are_refused_or_left_out():
+def test_unknown_categories_are_rejected_or_ignored():
     X, y = categories()
     model = public(DirichletCategoricalNB, epsilon=INF).fit(X, y)
     strange = X[:3].copy()
@@ -616,7 +616,7 @@ def test_secure_noise_differs_between_fits(cls):
 
 
 @pytest.mark.parametrize("cls", FAMILY)
-def test_a_seed_warns_and_repeats(cls):
+def test_a_seed_warns_and_reproduces_the_noise(cls):
     model = public(cls, random_state=3)
     X, y = data_for(model)
     with pytest.warns(PrivacyLeakWarning, match="random_state"):

@@ -139,7 +139,7 @@ def test_a_bernoulli_model_with_max_total_approximates_the_full_model():
     assert np.mean(ours.predict(X) == theirs.predict(X)) > 0.999
 
 
-def test_few_places_cost_less_noise_than_all_features():
+def test_few_slots_need_less_noise_than_all_features():
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=2000)
     X = rng.random((2000, 500)) < 0.01
@@ -161,7 +161,7 @@ def test_few_places_cost_less_noise_than_all_features():
         (DirichletComplementNB, ComplementNB),
     ],
 )
-def test_with_hardly_any_noise_the_model_is_scikit_learns(cls, theirs):
+def test_with_little_noise_the_model_is_close_to_scikit_learns(cls, theirs):
     X, y = records(30_000)
     X = np.minimum(X, 5)
     keep = X.sum(axis=1) <= 20
@@ -172,7 +172,7 @@ def test_with_hardly_any_noise_the_model_is_scikit_learns(cls, theirs):
     )
 
 
-def test_smoothing_by_feature_moves_a_private_model_as_it_moves_an_exact_one():
+def test_smoothing_by_feature_affects_private_and_exact_models_alike():
     X, y = records(30_000)
     X = np.minimum(X, 5)
     keep = X.sum(axis=1) <= 20
@@ -210,7 +210,7 @@ def test_a_model_without_noise_can_be_fitted_further():
     assert test.shape == (len(sizes), 3)
 
 
-def test_least_categories_are_no_public_number_of_them():
+def test_min_categories_is_not_a_public_number_of_categories():
     X, y = records()
     with pytest.warns(PrivacyLeakWarning, match="n_categories"):
         DirichletCategoricalNB(classes=[0, 1, 2], min_categories=9).fit(X, y)
@@ -322,7 +322,7 @@ def test_an_automatic_bound_after_a_private_vocabulary_is_that_of_its_largest_si
     assert pipe.predict(["good"]) == [0]
 
 
-def test_places_that_floats_cannot_count_on_the_grid_are_refused():
+def test_slots_that_floats_cannot_count_on_the_grid_are_rejected():
     grid = 2.0**-20
     ones = RowSums(np.zeros((1, 8)), ContributionBound(1.0, 4.0, grid), ())
     for n_records, holds in ((2.0**31 - 1, True), (2.0**31, False)):

@@ -20,7 +20,7 @@ REPLACED = {
 
 #: Tests of scikit-learn that cannot pass, with the reason.
 EXCEPTIONS = {
-    "test_discretenb_provide_prior": "rests on the classes of a fit that failed, which we undo",
+    "test_discretenb_provide_prior": "uses the classes of a failed fit, which we restore",
 }
 
 
@@ -76,7 +76,7 @@ def test_scikit_learns_tests_of_its_naive_bayes_pass(function, values, request, 
     run(function, {name: as_private(value) for name, value in values.items()}, request)
 
 
-def test_scikit_learn_tests_its_naive_bayes_as_much_as_we_think():
+def test_the_expected_number_of_scikit_learn_tests_is_run():
     names = {name for name, _ in functions_of(theirs, is_about_ours)}
     assert len(names) > 20
     assert {name.partition("-")[0] for name in EXCEPTIONS} <= names

@@ -232,7 +232,7 @@ def test_the_bound_of_the_counting_is_charged_and_not_that_of_the_release(name, 
 
 
 @pytest.mark.parametrize("name", NAIVE_BAYES)
-def test_ids_in_some_batches_only_are_refused_and_nothing_is_counted(name):
+def test_ids_in_some_batches_only_are_rejected_and_nothing_is_counted(name):
     for first, second in (({"groups": [1]}, {}), ({}, {"groups": [1]})):
         model = ESTIMATORS[name](max_rows=2, **PUBLIC)
         model.partial_fit([[1, 1]], [0], **first)
@@ -244,7 +244,7 @@ def test_ids_in_some_batches_only_are_refused_and_nothing_is_counted(name):
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_floats_that_cannot_distinguish_ids_are_refused(kind):
+def test_floats_that_cannot_distinguish_ids_are_rejected(kind):
     first = 2.0 ** (np.finfo(kind).nmant + 1)
     assert select_rows(np.array([first - 1, first - 2], dtype=kind), 2, 1).n_rows == 2
     with pytest.raises(ValueError, match="too large to be exact floats"):
@@ -391,7 +391,7 @@ BAD_IDS = {
 
 @pytest.mark.parametrize("name", [*ESTIMATORS, "posterior"])
 @pytest.mark.parametrize("ids", BAD_IDS.values(), ids=BAD_IDS)
-def test_ids_that_are_none_are_refused_uncharged_and_unseen(name, ids):
+def test_ids_that_are_none_are_rejected_uncharged_and_unseen(name, ids):
     recorder = Recorder()
     with pytest.raises((TypeError, ValueError), match=r"^groups ") as refusal:
         fit(make(name, accountant=recorder), RECORDS, ids)
@@ -402,7 +402,7 @@ def test_ids_that_are_none_are_refused_uncharged_and_unseen(name, ids):
 
 @pytest.mark.parametrize("max_rows", [0, -1, 1.5, None, "2", 10**10, np.nan])
 @pytest.mark.parametrize("name", [*ESTIMATORS, "posterior"])
-def test_a_bound_that_is_none_is_refused(name, max_rows):
+def test_a_bound_that_is_none_is_rejected(name, max_rows):
     with pytest.raises(ValueError, match="max_rows"):
         fit(make(name, max_rows=max_rows), RECORDS)
 
@@ -512,7 +512,7 @@ def test_the_bound_of_several_records_is_so_many_times_theirs_and_not_less(
         assert 0 <= Fraction(person.max_total) / total - 1 < 1e-15
 
 
-def test_bounds_that_are_too_large_for_several_records_are_refused_uncharged():
+def test_bounds_that_are_too_large_for_several_records_are_rejected_uncharged():
     recorder = Recorder()
     model = DirichletNB(classes=CLASSES, max_count=7e99, max_total=7e99, max_rows=2, **PUBLIC)
     with pytest.raises(ValueError, match="max_rows times max_count and max_total must be"):
@@ -622,7 +622,7 @@ def test_a_private_pipeline_protects_the_persons_of_its_steps():
     assert 0.99 < accountant.total(1e-5) <= 1.0
 
 
-def test_a_private_pipeline_of_persons_and_records_is_refused_before_the_charge():
+def test_a_private_pipeline_of_persons_and_records_is_rejected_before_the_charge():
     accountant = PrivacyAccountant()
     pipe = private_pipeline(2, 1).set_params(accountant=accountant)
     with pytest.raises(ValueError, match="adjacency must be the same"):
@@ -673,7 +673,7 @@ def test_steps_do_not_count_by_different_ids():
     assert len(accountant) == 1
 
 
-def test_ids_are_refused_if_a_step_may_fit_to_other_rows():
+def test_ids_are_rejected_if_a_step_may_fit_to_other_rows():
     model = private_pipeline(1, 1)["model"].set_params(n_samples=None)
     pipe = PrivatePipeline([("bag", BaggingClassifier(model, n_estimators=2))])
     warned = pytest.warns(PrivacyLeakWarning, match="repeats records")
@@ -684,7 +684,7 @@ def test_ids_are_refused_if_a_step_may_fit_to_other_rows():
         pipe.fit(np.abs(X_ROUTED), Y_ROUTED, groups=IDS)
 
 
-def test_ids_of_another_number_than_rows_are_refused():
+def test_ids_of_another_number_than_rows_are_rejected():
     with pytest.raises(ValueError, match="groups must have one id per row"):
         private_pipeline(2, 2).fit(X_ROUTED, Y_ROUTED, groups=IDS[:-1])
 

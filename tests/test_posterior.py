@@ -712,7 +712,7 @@ def test_small_types_hold_counts_and_codes_but_not_their_sums(dtype):
 
 @pytest.mark.parametrize("fit", ["fit", "fit_counts"])
 def test_a_fit_that_fails_leaves_the_last_one(fit, monkeypatch):
-    from skdirdp.posterior import estimator as module
+    from skdirdp.posterior import hellinger
 
     ledger = Ledger()
     estimator = PrivateDirichletPosterior(n_categories=3, accountant=ledger).fit([0, 1, 2, 2])
@@ -737,7 +737,7 @@ def test_a_fit_that_fails_leaves_the_last_one(fit, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "draw_candidate", interrupted)
+    monkeypatch.setattr(hellinger, "draw_candidate", interrupted)
     with pytest.raises(KeyboardInterrupt):  # in the draw
         getattr(estimator, fit)([0, 1, 2])
     assert unchanged()
@@ -830,10 +830,10 @@ def test_it_can_be_cloned_and_is_reproducible_from_a_seed():
         ({"categories": 3}, "'categories' parameter .* array-like. Got 3 "),
         ({"categories": "ab"}, "'categories' parameter .* array-like. Got 'ab' "),
         ({"categories": iter("ab")}, "'categories' parameter .* array-like"),
-        ({"categories": {"a", "b"}}, "categories must be a sequence; got an object of type set"),
+        ({"categories": {"a", "b"}}, "categories must be a sequence; got a set"),
         (
             {"categories": {"a": 1, "b": 2}},
-            "categories must be a sequence; got an object of type dict",
+            "categories must be a sequence; got a dict",
         ),
         ({"categories": [["a"], ["b"]]}, "categories must contain hashable labels"),
         ({"categories": np.array([["a", "b"]])}, r"categories .* got shape \(1, 2\)"),

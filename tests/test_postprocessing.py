@@ -1,6 +1,8 @@
 """Post-processing of noisy tables, against least squares, quadrature and simulation."""
 
+from dataclasses import replace
 from functools import reduce
+from itertools import combinations
 from operator import add
 
 import mpmath
@@ -24,8 +26,10 @@ from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.tables import ContributionBound, Noise
 from skdirdp.postprocessing import (
     NoisyTable,
+    TableEstimate,
     estimate_counts,
     estimate_histogram,
+    low_rank_shares,
     make_consistent,
     mixture,
     reconcile_tables,
@@ -222,7 +226,7 @@ def test_tables_with_nothing_in_common_stay_as_they_are():
         np.testing.assert_allclose(found.variance, table.variance)
 
 
-def test_axes_that_do_not_fit_are_refused():
+def test_axes_that_do_not_fit_are_rejected():
     with pytest.raises(ValueError, match="axes must name each of the 2 dimensions once"):
         NoisyTable(np.zeros((2, 2)), Noise(1.0), ("a", "a"))
 
@@ -240,7 +244,7 @@ def test_reconciled_tables_are_the_nearest_consistent_ones(total):
     # The gradient is orthogonal to every direction that keeps the tables consistent.
     start = np.concatenate([table.counts.ravel() for table in tables])
     noise = np.concatenate([np.full(each.counts.size, each.variance) for each in tables])
-    weights = 1 / (noise * start / (noise + start**2))
+    weights = (np.sqrt(noise) + start) / noise
     gradient = weights * np.log(cells / start)
     assert np.abs(gradient @ matrix).max() < 1e-3 * np.abs(gradient).max()
     # The gradient of other consistent tables is not.
@@ -478,16 +482,81 @@ def test_solved_sums_are_exact_and_spare_the_largest_count():
     # Forty small counts in doubt, and a large one: the sum is known to be smaller.
     mean, variance = np.array([9000.0, *[60.0] * 40]), np.array([1e4, *[3600.0] * 40])
     rows = mixture._Rows.from_sizes(np.array([41]))
+    noise = np.full(41, 1.0001e4)
     given = (mean, variance, np.array([10_000.0]), np.zeros(1), rows)
-    found = mixture.given_sums(*given, exact=True)
+    found = mixture.given_sums(*given, noise)
     assert found.sum() == pytest.approx(10_000, rel=1e-8)
     assert (found > 0).all()
     scaled = mixture.given_sums(*given)
     scaled *= 10_000 / scaled.sum()
     assert 9000 > found[0] > scaled[0] + 200
-    # Sums that are too small, or in doubt, are those of the regression.
-    more = (mean, variance, np.array([12_000.0]), np.array([500.0]), rows)
-    np.testing.assert_allclose(mixture.given_sums(*more, exact=True), mixture.given_sums(*more))
+    # Differences that the variances explain are those of the regression.
+    more = (mean, variance, np.array([11_700.0]), np.array([500.0]), rows)
+    np.testing.assert_allclose(mixture.given_sums(*more, noise), mixture.given_sums(*more))
+
+
+def test_a_common_error_of_small_counts_is_not_taken_from_a_large_one():
+    # The prior is four times too large for forty small counts, which leaves 1800 too many.
+    mean, variance = np.array([9000.0, *[60.0] * 40]), np.array([1e4, *[900.0] * 40])
+    rows, noise = mixture._Rows.from_sizes(np.array([41])), np.full(41, 1e4)
+    sums = np.array([9600.0]), np.zeros(1)
+    found = mixture.given_sums(mean, variance, *sums, rows, noise)
+    assert found.sum() == pytest.approx(9600, rel=1e-8)
+    np.testing.assert_allclose(found[0], 9000, atol=100)
+    np.testing.assert_allclose(found[1:], 15, atol=2.5)
+    # Counts that the prior did not change have independent errors only.
+    independent = mixture.given_sums(mean, variance, *sums, rows, variance)
+    assert independent[0] < found[0] - 100
+
+
+def test_estimates_stay_close_to_noisy_counts_that_are_clear_of_the_noise():
+    noisy = np.array([[2000.0, 31.0, -12.0, 3.0], [40.0, 8.0, 500.0, 2.0]])
+    estimate = TableEstimate(np.full((2, 4), 25.0), noisy, 100.0, 400.0, Noise(100.0))
+    # 31 is less than one deviation away, and 40 is clear of the noise.
+    expected = [[1990.0, 25.0, 25.0, 25.0], [30.0, 25.0, 490.0, 25.0]]
+    np.testing.assert_allclose(estimate.limited(), expected)
+
+
+def pair_tables(rng, n_records, sigma):
+    """Six dependent variables: true counts of all pairs, and consistent noisy ones."""
+    hidden = rng.integers(3, size=n_records)
+    codes = np.array([(3 * hidden + rng.integers(4, size=n_records)) % 8 for _ in range(6)])
+    true, tables = [], []
+    for a, b in combinations(range(6), 2):
+        counts = np.bincount(8 * codes[a] + codes[b], minlength=64).reshape(8, 8).astype(float)
+        true.append(counts)
+        tables.append(NoisyTable(counts + rng.normal(0, sigma, (8, 8)), Noise(sigma**2), (a, b)))
+    shares = {k: np.bincount(row, minlength=8) / n_records for k, row in enumerate(codes)}
+    return true, [replace(t.table, counts=t.counts) for t in make_consistent(tables)], shares
+
+
+def test_dependences_that_pairs_share_are_seen_through_the_noise():
+    true, tables, shares = pair_tables(np.random.default_rng(0), 5000, 100.0)
+    found = low_rank_shares(tables, shares, 5000.0)
+    for joint in found:
+        assert joint.sum() == pytest.approx(1)
+        assert joint.min() > 0
+
+    def off(estimates):
+        return sum(
+            np.abs(each - counts).sum() for each, counts in zip(estimates, true, strict=True)
+        )
+
+    alone = [5000 * np.outer(shares[t.axes[0]], shares[t.axes[1]]) for t in tables]
+    assert off([5000 * joint for joint in found]) < 0.8 * off(alone)
+    assert off([5000 * joint for joint in found]) < 0.5 * off([t.counts for t in tables])
+
+
+def test_a_low_rank_needs_all_pairs_noise_and_dependence():
+    rng = np.random.default_rng(0)
+    _, tables, shares = pair_tables(rng, 5000, 100.0)
+    assert low_rank_shares(tables[1:], shares, 5000.0) is None
+    other = replace(tables[-1], axes=(4, "other"))
+    assert low_rank_shares([*tables[:-1], other], shares, 5000.0) is None
+    _, clear, shares = pair_tables(rng, 5000, 1.0)
+    assert low_rank_shares(clear, shares, 5000.0) is None
+    _, hidden, shares = pair_tables(rng, 50, 100.0)
+    assert low_rank_shares(hidden, shares, 50.0) is None
 
 
 def test_a_known_total_improves_the_estimates(monkeypatch):
@@ -806,7 +875,7 @@ def test_estimates_depend_on_the_draws_alone(monkeypatch, estimator):
         np.testing.assert_array_equal(first, second)
 
 
-def test_limits_of_estimators_hold_their_own_probabilities():
+def test_limits_of_estimators_contain_their_own_probabilities():
     X, y, public = _records()
     model = DirichletCategoricalNB(random_state=0, epsilon=2.0, **public).fit(X, y)
     exact = CategoricalNB(min_categories=public["n_categories"], alpha=1e-9).fit(X, y)

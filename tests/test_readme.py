@@ -100,8 +100,7 @@ def test_a_private_vocabulary_is_as_good_as_the_page_states(messages):
 
 
 def test_the_search_finds_a_good_model(table):
-    imports = "from skdirdp import make_private_pipeline"
-    search, test = run(imports, SEARCH, **table)["search"], table["test"]
+    search, test = run(SEARCH, **table)["search"], table["test"]
     assert search.privacy_.epsilon == 1.0
     assert roc_auc_score(test["affair"], search.predict_proba(test)[:, 1]) >= 0.7
 

@@ -983,7 +983,7 @@ def pandas_codes(cells, declared):
 #: By name: objects and their replacements, and the case and container that detect them.
 DEFECTS = {
     "labels of a score are an array": (
-        ("skdirdp.model_selection.scoring.as_labels", np.asarray),
+        ("skdirdp.schema.as_labels", np.asarray),
         ("private_score", "list"),
     ),
     "rows are an array of one dtype": (
@@ -1020,7 +1020,7 @@ DEFECTS = {
         ("pipeline of categories, some missing", "arrow dictionaries"),
     ),
     "one missing value turns all integers of a score into floats": (
-        ("skdirdp.model_selection.scoring.missing_cells", lambda X: None),
+        ("skdirdp.schema.missing_cells", lambda X: None),
         ("private_score of categories", "polars"),
     ),
     "pandas numbers the texts of a column": (

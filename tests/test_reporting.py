@@ -198,7 +198,7 @@ def test_the_statement_of_a_ledger_excludes_leaks_of_its_models():
         model.fit([[0, 1], [1, 0]], [0, 1])
     assert model.privacy_.not_covered == ("classes", "random_state")
     assert "Not covered" in model.privacy_.statement()
-    assert "Not covered: what a published model took from the data" in accountant.statement()
+    assert "Not covered: what a published result took from the data" in accountant.statement()
 
 
 @pytest.mark.parametrize(("limit", "admitted"), [(None, True), (LIMIT, False)])

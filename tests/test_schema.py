@@ -110,7 +110,7 @@ ORDINARY = {
     "no missing": [0, 5, 9],
     "dates": [dt.date(2020, 2, 29), dt.date(1969, 12, 31), None],
     "times": [dt.datetime(2020, 1, 1, 12), dt.datetime(2020, 5, 5, 5, 5, 5, 5), None],
-    "formatted": ["03/04/2005", "04/03/2005", None],
+    "formatted": ["03/04/2005", "2005-03-04", "2005-03-04 00:00:00", dt.date(2005, 3, 4), None],
 }
 ODD = [None, np.nan, pd.NA, pd.NaT, np.ma.masked, np.datetime64("NaT"), True, np.bool_(False)]
 ODD += [1, "1", 1.0, -0.0, 0.5, np.int8(1), np.float32(0.1), BIG + 1, 10**30, -(10**400), 10**5000]

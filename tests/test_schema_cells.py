@@ -216,6 +216,14 @@ def test_one_odd_cell_changes_no_other_in_a_column_of_objects():
         assert found[11:].tolist() == expected
 
 
+@pytest.mark.parametrize("storage", ["python", "pyarrow"])
+def test_categories_of_pandas_strings_are_encoded_like_their_cells(storage):
+    texts = pd.Series(["b", None, "a", "b"], dtype=pd.StringDtype(storage)).astype("category")
+    codes, distinct = distinct_cells(texts.cat.add_categories(["unused"]))
+    assert [distinct[code] if code >= 0 else None for code in codes] == ["b", None, "a", "b"]
+    assert {type(value) for value in distinct} == {str}
+
+
 def test_categories_of_pandas_are_encoded_like_their_cells():
     red, unknown = Colour.RED, object()
     for cells in (["b", None, "a", "b"], [unknown, "a", None, red], [2, 1, None, 2]):

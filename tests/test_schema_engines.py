@@ -379,7 +379,7 @@ def test_the_encoder_reads_a_table_once(container):
 
 
 @pytest.mark.parametrize("container", names(ELSEWHERE))
-def test_vectors_beside_a_table_that_is_not_in_memory_are_refused(container):
+def test_vectors_beside_a_table_that_is_not_in_memory_are_rejected(container):
     table, frame = ELSEWHERE[container], visits()
     model = pipeline(VISITS)
     fits = [

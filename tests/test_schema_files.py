@@ -403,3 +403,24 @@ def test_texts_with_line_ends_are_quoted(tmp_path):
     records = pd.DataFrame({"a": values, "n": range(5)})
     (tmp_path / "t.csv").write_text(files.csv_text(records, schema), newline="")
     assert schema.read_csv(tmp_path / "t.csv")["a"].tolist() == values
+
+
+@pytest.mark.parametrize(
+    ("format", "resolution"),
+    [(None, "day"), ("%b-%Y", "month"), ("%d/%m/%Y", "day"), ("%d.%m.%y %H:%M", "minute")],
+)
+def test_records_that_pandas_writes_are_read_again_with_their_dates(format, resolution, tmp_path):
+    kind = Schema.dates("2018-01-01", "2018-12-31", resolution=resolution, format=format)
+    schema = Schema({"day": kind, "n": (0, 9)})
+    codes = kind.encode("day", ["2018-01-01", "2018-05-01", None, "2018-12-31"])
+    records = pd.DataFrame({"day": kind.decode(codes), "n": [1, 2, 3, 4]})
+    records.to_csv(tmp_path / "synthetic.csv", index=False)
+    again = schema.read_csv(tmp_path / "synthetic.csv")
+    assert again["day"].notna().sum() == 3
+    pd.testing.assert_series_equal(again["day"], records["day"], check_dtype=False)
+
+
+def test_the_format_of_dates_comes_before_iso_8601():
+    kind = Schema.dates("2018-01-01", "2018-12-31", format="%Y-%d-%m")
+    days = kind.decode(kind.encode("day", ["2018-02-03", "2018-02-13", "2018-13-02"]))
+    assert [day.isoformat()[:10] for day in days] == ["2018-03-02", "2018-02-13", "2018-02-13"]

@@ -200,7 +200,7 @@ def test_arrays_and_lists_have_the_columns_of_the_schema_in_its_order():
 
 
 @pytest.mark.parametrize("container", names(IN_GROUPS))
-def test_persons_in_a_lazy_frame_are_refused_before_the_charge(container):
+def test_persons_in_a_lazy_frame_are_rejected_before_the_charge(container):
     recorder = Recorder()
     frame = visits().astype({"age": int, "weight": float, "patient": int})
     with pytest.raises(TypeError, match="rows have no fixed order"):
@@ -428,7 +428,7 @@ def test_the_report_names_the_person_and_a_number_of_records_is_not_published():
         binner(PERSONS, n_samples=None, adjacency="replace").fit(visits())
 
 
-def test_other_ids_and_bounds_are_refused_before_the_charge():
+def test_other_ids_and_bounds_are_rejected_before_the_charge():
     recorder, frame = Recorder(), visits()
     given = {"accountant": recorder}
     with pytest.raises(ValueError, match="groups must not be given"):

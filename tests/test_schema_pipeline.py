@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from contextlib import suppress
 from decimal import Decimal
 from unittest.mock import patch
 
@@ -20,6 +21,7 @@ from skdirdp import (
     PrivacyAccountant,
     PrivacyLeakWarning,
     PrivatePipeline,
+    PrivateTableClassifier,
     Schema,
     check_pipeline,
     make_private_pipeline,
@@ -501,14 +503,46 @@ def test_the_noise_of_a_score_grows_with_the_records_of_a_person(adjacency):
     assert sigmas[1] == pytest.approx(2 * sigmas[0])
 
 
-def test_a_record_without_a_label_costs_a_score_its_own_share():
+@pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_log_loss"])
+def test_a_score_leaves_out_records_without_a_label(scoring):
     frame, neighbour = large(), large()
     neighbour.at[0, "label"] = "perhaps"
     model = pipeline(epsilon=np.inf).fit(frame, "label")
-    _, before, _ = scored_tables(model, frame)
-    _, after, _ = scored_tables(model, neighbour)
-    assert np.abs(after - before).max() <= 1
-    assert after.sum() == before.sum() == len(frame)
+    _, before, _ = scored_tables(model, frame, scoring=scoring)
+    _, after, _ = scored_tables(model, neighbour, scoring=scoring)
+    assert (before - after).min() >= 0
+    assert (before - after).sum() == 1
+    assert before.sum() == len(frame)
+    neighbour.loc[1:300, "label"] = None
+    found = private_score(model, neighbour, "label", scoring=scoring, epsilon=np.inf)
+    rest = neighbour.loc[301:].reset_index(drop=True)
+    expected = private_score(model, rest, "label", scoring=scoring, epsilon=np.inf)
+    assert found.value == pytest.approx(expected.value)
+
+
+def test_the_number_of_labelled_records_is_not_public_in_a_score():
+    # The interval of a score must not use the number of records that have a label.
+    frame = large()
+    model = pipeline(epsilon=np.inf).fit(frame, "label")
+    with patch("skdirdp.model_selection.scoring.estimate_score") as estimate, suppress(TypeError):
+        private_score(model, frame, "label")
+    assert estimate.call_args.kwargs["n_records"] is None
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_score_of_a_classifier_with_a_schema_protects_its_persons(by_name):
+    frame = large()
+    sigmas = []
+    for schema in (SCHEMA, PERSONS):
+        model = PrivateTableClassifier(schema, epsilon=9.0).fit(frame, "label")
+        y = "label" if by_name else frame["label"].to_numpy()
+        with patch.object(GaussianMechanism, "noisy", autospec=True) as noisy:
+            noisy.side_effect = lambda self, table, *others: np.array(table)
+            score = private_score(model, frame, y)
+        sigmas.append(noisy.call_args.args[0].sigma)
+        assert score.privacy.unit.is_person == (schema is PERSONS)
+        assert noisy.call_args.args[1].sum() <= len(frame)
+    assert sigmas[1] == pytest.approx(2 * sigmas[0])
 
 
 def test_a_declared_sensitivity_or_a_splitter_is_refused_for_persons():

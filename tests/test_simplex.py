@@ -330,7 +330,7 @@ def test_rounding_of_partial_sums_does_not_increase_the_change_of_a_mean():
     assert max(change) <= Fraction(mechanism.equivalent.r)
 
 
-def test_an_entry_below_a_tiny_eta_is_refused_or_raised_to_it():
+def test_an_entry_below_a_tiny_eta_is_rejected_or_raised_to_it():
     eta = b = 1e-12
     mechanism = SimplexMechanism(k=1e13, protected=(0, 1), eta=eta, eta_bar=0.5, b=b)
     for entry in (1e-14, 0.9e-12):
@@ -402,7 +402,7 @@ def test_the_largest_k_for_a_budget(claim):
     assert more.epsilon(0.01, claim=claim) > 2.0
 
 
-def test_a_budget_below_the_floor_is_refused():
+def test_a_budget_below_the_floor_is_rejected():
     with pytest.raises(ValueError, match="cannot be reached"):
         SimplexMechanism.calibrate(
             epsilon=0.1, delta=1e-6, protected=(0, 1), eta=0.05, eta_bar=0.05
@@ -428,7 +428,7 @@ def test_a_budget_below_the_floor_is_refused():
         ({"n_vectors": 0}, "n_vectors must be at least 1"),
     ],
 )
-def test_bad_parameters_are_refused(change, message):
+def test_bad_parameters_are_rejected(change, message):
     good = {"k": 24.0, "protected": (0, 1), "eta": 0.05, "eta_bar": 0.05, "b": 1.0}
     with pytest.raises((ValueError, TypeError), match=message):
         SimplexMechanism(**{**good, **change})
@@ -447,13 +447,13 @@ def test_bad_parameters_are_refused(change, message):
         (["a", "b", "c"], "array of numbers"),
     ],
 )
-def test_vectors_outside_the_domain_are_refused(p, message):
+def test_vectors_outside_the_domain_are_rejected(p, message):
     mechanism = SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05)
     with pytest.raises((ValueError, TypeError), match=message):
         mechanism.release(p)
 
 
-def test_one_bad_vector_in_a_mean_is_refused():
+def test_one_bad_vector_in_a_mean_is_rejected():
     vectors = np.full((100, 3), 1 / 3)
     vectors[17] = [0.01, 0.49, 0.5]
     with pytest.raises(ValueError, match="eta"):

@@ -134,12 +134,14 @@ def test_a_budget_in_renyi_dp_is_met_at_its_order():
 @pytest.mark.parametrize("n_columns", [1, 7])
 def test_names_and_tables_together_use_up_the_budget_and_no_more(adjacency, n_columns):
     bound = ContributionBound().for_person(2)
-    whole, finding = split_with_selection(1.0, 1e-5, adjacency, bound, n_columns, 0.1)
+    whole, finding = split_with_selection(1.0, 1e-5, None, adjacency, bound, n_columns, 0.1)
     assert len(finding) == n_columns
     total = Composition([(whole, 1), *((each, 1) for each in finding)])
     assert 0.99 < total.epsilon(1e-5) <= 1.0
 
 
 def test_infinite_budgets_have_no_noise():
-    whole, (finding,) = split_with_selection(np.inf, 1e-5, "replace", ContributionBound(), 1, 0.1)
+    whole, (finding,) = split_with_selection(
+        np.inf, 1e-5, None, "replace", ContributionBound(), 1, 0.1
+    )
     assert whole.sigma == finding.sigma == 0

@@ -88,7 +88,7 @@ def test_epsilons_are_composed_lazily_and_once_for_each_kind(monkeypatch):
             super().__init__(parts)
 
     monkeypatch.setattr(limits, "Composition", Counting)
-    reports._epsilon_together.cache_clear()
+    reports._joint_epsilon.cache_clear()
     limits.compose.cache_clear()
     accountant = plan()
     for _ in range(30):

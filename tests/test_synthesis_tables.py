@@ -14,7 +14,7 @@ from skdirdp.bayes_net.clique_tree import choose_margins, expected_distance
 from skdirdp.exceptions import BudgetExceededError, PrivacyLeakWarning
 from skdirdp.inference import combine
 from skdirdp.postprocessing import Noise, NoisyTable
-from skdirdp.postprocessing.estimates import draw_counts
+from skdirdp.postprocessing.estimates import Scores, draw_counts
 
 from .test_reporting import assert_loads_nothing
 
@@ -93,6 +93,81 @@ def test_drawn_counts_are_not_negative():
     assert drawn.sum(axis=(1, 2)) == pytest.approx(50.0)
 
 
+def covariance(counts, x, y):
+    shares = counts / counts.sum(axis=(1, 2), keepdims=True)
+    first, second = shares.sum(axis=2), shares.sum(axis=1)
+    products = np.einsum("tij,i,j->t", shares, x, y)
+    return products - (first @ x) * (second @ y)
+
+
+NOISES = [Noise(16.0), Noise(16.0, is_laplace=True), Noise(16.0, 2.0)]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_scores_keep_the_covariances_of_tables_with_many_small_counts(noise):
+    rng = np.random.default_rng(0)
+    x, y = np.arange(21.0), np.arange(11.0)
+    p = np.exp(
+        -(((x[:, np.newaxis] - 10) / 4) ** 2) / 2 - (y - 2.5 - 0.25 * x[:, np.newaxis]) ** 2 / 6
+    )
+    truth = 1000 * p / p.sum()
+    if noise.per_count:
+        r, alpha = 0.5, 4.0
+        noisy = (rng.gamma(r * truth + alpha) - alpha) / r
+    elif noise.is_laplace:
+        noisy = truth + rng.laplace(scale=4 / np.sqrt(2), size=truth.shape)
+    else:
+        noisy = truth + rng.normal(scale=4, size=truth.shape)
+    table = NoisyTable(noisy, noise, ("x", "y"))
+    scores = {"x": Scores(x), "y": Scores(y)}
+    (drawn,) = draw_counts([table], 1000.0, 100, np.random.default_rng(1), scores)
+    (without,) = draw_counts([table], 1000.0, 100, np.random.default_rng(1))
+    assert (drawn >= 0).all()
+    assert drawn.sum(axis=(1, 2)) == pytest.approx(1000.0)
+    found, expected = covariance(drawn, x, y), covariance(truth[np.newaxis], x, y)[0]
+    assert abs(found.mean() - expected) < 2.5 * found.std()
+    # Without scores, all associations are closer to 0.
+    assert covariance(without, x, y).mean() < 0.7 * expected
+
+
+def test_draws_of_merged_numbers_have_larger_covariances():
+    rng = np.random.default_rng(0)
+    values = np.array([0.0, 2.0, 3.0, 5.0, 8.0])
+    scores = Scores.from_ranges(values, np.full(5, 0.7), np.full(5, 0.2))
+    assert scores.inflation == pytest.approx(1 + 0.7 / np.var(values))
+    counts = 5000 * np.outer(np.full(5, 0.2), np.full(3, 1 / 3))
+    counts += 100 * np.outer(values - values.mean(), [-1, 0, 1])
+    table = NoisyTable(counts, Noise(1e-6), ("x", "y"))
+    (drawn,) = draw_counts([table], 5000.0, 2, rng, {"x": scores})
+    found = covariance(drawn, values, np.array([-1.0, 0.0, 1.0]))
+    before = covariance(counts[np.newaxis], values, np.array([-1.0, 0.0, 1.0]))
+    assert found == pytest.approx(scores.inflation * before[0], rel=0.01)
+
+
+def test_tables_with_too_many_cells_for_covariances_are_warned_of():
+    table = NoisyTable(np.ones((200, 200)), Noise(1.0), ("x", "y"))
+    scores = {"x": Scores(np.arange(200.0))}
+    with pytest.warns(UserWarning, match="table of x, y has too many cells"):
+        (drawn,) = draw_counts([table], None, 2, np.random.default_rng(0), scores)
+    assert (drawn >= 0).all()
+
+
+def test_draws_keep_means_of_numbers_by_category_and_missing_values():
+    rng = np.random.default_rng(0)
+    # Numbers 0 to 6 and missing ones, for four groups with different means and missing values.
+    numbers = np.append(np.arange(7.0), np.nan)
+    truth = np.exp(-((numbers[:-1] - np.array([[2.0], [3.0], [3.5], [4.0]])) ** 2))
+    truth = np.column_stack([30 * truth, [5.0, 10.0, 20.0, 40.0]])
+    table = NoisyTable(truth + rng.normal(scale=3, size=truth.shape), Noise(9.0), ("g", "x"))
+    (drawn,) = draw_counts([table], truth.sum(), 400, rng, {"x": Scores(numbers)})
+    for found, expected in (
+        (drawn[:, :, -1], truth[:, -1]),
+        (drawn[:, :, :-1] @ numbers[:-1], truth[:, :-1] @ numbers[:-1]),
+    ):
+        # The draws have the noise of the table and their own noise.
+        assert np.abs((found.mean(axis=0) - expected) / found.std(axis=0)).max() < 3
+
+
 # Several tables ---------------------------------------------------------------------
 
 
@@ -106,6 +181,51 @@ def test_intervals_from_several_tables_cover(kind):
         found = quietly(combine, values, variances)
         covered.append(found.low <= ODDS <= found.high)
     assert np.mean(covered) > 0.95 - 4 * np.sqrt(0.05 * 0.95 / 60)
+
+
+def numbers(n, seed):
+    rng = np.random.default_rng(seed)
+    x = np.clip(np.rint(rng.normal(10, 4, n)), 0, 20).astype(int)
+    y = np.clip(np.rint(2.5 + 0.25 * x + rng.normal(0, 1.7, n)), 0, 10).astype(int)
+    return pd.DataFrame({"x": x, "y": y})
+
+
+def slope(table):
+    found = stats.linregress(table["x"], table["y"])
+    return found.slope, found.stderr**2
+
+
+def number_networks(epsilon):
+    states = {"x": list(range(21)), "y": list(range(11))}
+    given = {"required": [("x", "y")]}
+    yield PrivateBayesNetMLE({"x": [], "y": ["x"]}, states=states, epsilon=epsilon)
+    yield PrivateBayesNet(bounds={"x": (0, 20), "y": (0, 10)}, epsilon=epsilon, constraints=given)
+    yield PrivateBayesNet(states=states, epsilon=epsilon, constraints=given)
+
+
+@pytest.mark.parametrize("kind", [0, 1, 2])
+def test_intervals_of_slopes_of_numbers_cover(kind):
+    truth = slope(numbers(1_000_000, 0))[0]
+    covered, off = [], []
+    for run in range(40):
+        model = list(number_networks(10.0))[kind].fit(numbers(1000, run + 1))
+        tables = quietly(model.sample_tables, 10, n=5000, random_state=run)
+        found = quietly(combine, *zip(*map(slope, tables), strict=True))
+        covered.append(found.low <= truth <= found.high)
+        off.append(found.value - truth)
+    assert np.mean(covered) > 0.95 - 4 * np.sqrt(0.05 * 0.95 / 40)
+    assert abs(np.mean(off)) < 4 * np.std(off) / np.sqrt(40)
+
+
+def test_merged_values_are_warned_of():
+    X = numbers(1000, 0)
+    for model in list(number_networks(0.1))[1:]:
+        with pytest.warns(UserWarning, match="network merges many values"):
+            model.fit(X).sample_tables(2, n=10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for model in number_networks(10.0):
+            model.fit(numbers(20_000, 0)).sample_tables(2, n=10)
 
 
 def test_one_table_as_if_it_were_real_does_not_cover():

@@ -20,8 +20,16 @@ from skdirdp.base import select_categories
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.splitting import calibrate_gaussian, noise_for_share
 from skdirdp.mechanisms.tables import ContributionBound
+from skdirdp.table_classifier import model as model_module
 from skdirdp.table_classifier import releases as releases_module
-from skdirdp.table_classifier.model import ClassTables, LogitBins, NewtonStep, calibrate
+from skdirdp.table_classifier.model import (
+    _COUPLING,
+    ClassTables,
+    LogitBins,
+    NewtonStep,
+    calibrate,
+    shrink_counts,
+)
 from skdirdp.table_classifier.releases import (
     RESIDUAL_NORM,
     Plan,
@@ -410,12 +418,75 @@ def test_steps_that_are_too_long_are_shortened(monkeypatch):
     train, test = nearly_determined(), nearly_determined(seed=1)
 
     def loss():
-        model = fitted(train, "kind", schema=schema, epsilon=10.0)
-        return log_loss(test["kind"], model.predict_proba(test), labels=model.classes_)
+        models = [
+            fitted(train, "kind", schema=schema, epsilon=10.0, seed=seed) for seed in range(3)
+        ]
+        return np.mean(
+            [log_loss(test["kind"], m.predict_proba(test), labels=m.classes_) for m in models]
+        )
 
+    # With the bound on the Hessian, steps are rarely too long.
+    monkeypatch.setattr(model_module, "_COUPLING", 0.7)
     shortened = loss()
     monkeypatch.setattr(NewtonStep, "best_length", lambda self, *_: np.ones(6))
     assert shortened < loss() - 0.005
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_curvature_of_single_classes_bounds_the_hessian(n_classes):
+    rng = np.random.default_rng(0)
+    for p in rng.dirichlet(np.full(n_classes, 0.3), 200):
+        hessian = np.diag(p) - np.outer(p, p)
+        gap = np.linalg.eigvalsh(_COUPLING * np.diag(p * (1 - p)) - hessian)
+        assert gap.min() > -1e-12
+
+
+def test_the_stated_lower_bound_on_the_loss_of_class_shares():
+    """Section 19.3 of docs/theory.md."""
+
+    def bound(m, n=421, j=55, epsilon=0.1, delta=1e-5):
+        low, high = (np.array([x, n - x]) / n for x in (j, j + m))
+        middle = (low + high) / 2
+        divergence = (low @ np.log(low / middle) + high @ np.log(high / middle)) / 2
+        failure = delta * np.expm1(m * epsilon) / np.expm1(epsilon)
+        return 2 * (1 - failure) / (1 + np.exp(m * epsilon)) * divergence
+
+    bounds = {m: bound(m) for m in range(1, 100)}
+    assert max(bounds, key=bounds.get) == 21
+    assert bounds[21] == pytest.approx(0.0005, abs=5e-5)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_every_fine_bin_is_in_one_cell_of_the_released_histogram(missing):
+    kind = Schema.numbers(0.0, 1000.0, whole=False, missing=missing)
+    column = releases_module.Column("x", kind)
+    for n_bins in (4, 7, 32):
+        cells = column.merge_fine_bins(n_bins)
+        n_cells = min(n_bins**2, 256)
+        assert len(cells) == column.n_codes
+        assert cells.max() + 1 == n_cells + missing
+        assert (np.diff(cells) >= 0).all()
+        assert set(cells.tolist()) == set(range(n_cells + missing))
+        even = np.ones(n_cells + missing)
+        bins = column.bins_from_histogram(even, n_bins)
+        assert len(bins) == column.n_codes
+        assert bins.max() + 1 == n_bins + missing
+
+
+def test_shares_of_noisy_classes_are_nearer_to_the_truth_than_clipped_counts():
+    rng = np.random.default_rng(0)
+    for counts in ([490, 210], [366, 55], [443, 227, 361], [200, 150, 150, 100]):
+        truth = np.array(counts) / sum(counts)
+        losses = []
+        for noise in rng.normal(0, 60, (400, len(counts))):
+            clipped = np.maximum(counts + noise, 0.5)
+            shrunk = shrink_counts(counts + noise, 60.0**2)
+            assert (shrunk > 0).all()
+            losses.append([-truth @ np.log(each / each.sum()) for each in (clipped, shrunk)])
+        clipped, shrunk = np.mean(losses, axis=0)
+        assert shrunk < clipped
+    exact = np.array([490.0, 210.0, 3.0])
+    np.testing.assert_allclose(shrink_counts(exact, 1e-6), exact, rtol=1e-4)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])

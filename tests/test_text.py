@@ -337,7 +337,7 @@ def test_files_can_be_read_repeatedly():
 
 
 @pytest.mark.parametrize("bad", [[1, 2], [None], ["good", 17.5], np.array([["a", "b"]]), 5])
-def test_invalid_texts_are_refused_without_a_charge(bad):
+def test_invalid_texts_are_rejected_without_a_charge(bad):
     recorder = Recorder()
     model = PrivateCountVectorizer(accountant=recorder)
     with pytest.raises((TypeError, ValueError, AttributeError)) as caught:
@@ -436,7 +436,7 @@ def test_a_given_vocabulary_is_calibrated_with_all_of_its_words():
     assert moved(pipe, texts, "", y) == 40 == paid
 
 
-def test_columns_that_a_step_adds_to_those_of_a_vocabulary_are_refused_before_the_charge():
+def test_columns_that_a_step_adds_to_those_of_a_vocabulary_are_rejected_before_the_charge():
     texts, y = ["good film", "bad film"] * 300, [0, 1] * 300
     twice = FunctionTransformer(lambda X: sparse.hstack([X, X]).tocsr(), accept_sparse=True)
     recorder = Recorder()
@@ -461,7 +461,7 @@ def test_columns_that_a_step_adds_to_those_of_a_vocabulary_are_refused_before_th
     ],
     ids=["inside", "between", "both inside"],
 )
-def test_noise_that_would_follow_from_the_exact_vocabulary_is_refused_before_the_charge(steps):
+def test_noise_that_would_follow_from_the_exact_vocabulary_is_rejected_before_the_charge(steps):
     texts, y = corpus()
     recorder = Recorder()
     with pytest.raises(ValueError, match="Nothing was charged"):

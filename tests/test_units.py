@@ -80,7 +80,7 @@ def no_noise(monkeypatch):
     for path in [
         "skdirdp.base.ReleasePlan.draw",
         "skdirdp.posterior.estimator.draw_laplace",
-        "skdirdp.posterior.estimator.draw_candidate",
+        "skdirdp.posterior.hellinger.draw_candidate",
         "skdirdp.bayes_net.structure_learning.select_categories",
         "skdirdp.mechanisms.base.Mechanism.draw_all",
     ]:
@@ -116,7 +116,7 @@ def test_a_ledger_of_persons_accepts_fits_for_persons_and_states_max_rows(name, 
     assert accountant.verify() == 1
 
 
-def test_searches_scores_and_mechanisms_for_records_are_refused_too(no_noise):
+def test_searches_scores_and_mechanisms_for_records_are_rejected_too(no_noise):
     accountant = patients()
     counts = [[3.0, 4.0]]
     vectors = SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05)
@@ -141,7 +141,7 @@ class FittedModel:
         return np.zeros(len(X), dtype=int)
 
 
-def test_a_search_for_records_is_refused_before_it_draws_candidates(monkeypatch):
+def test_a_search_for_records_is_rejected_before_it_draws_candidates(monkeypatch):
     accountant = patients()
     drawn = []
     monkeypatch.setattr("skdirdp.model_selection.runs.draw_candidates", drawn.append)
@@ -151,7 +151,7 @@ def test_a_search_for_records_is_refused_before_it_draws_candidates(monkeypatch)
     assert (len(accountant), drawn) == (0, [])
 
 
-def test_a_pipeline_for_records_is_refused_before_it_is_fitted():
+def test_a_pipeline_for_records_is_rejected_before_it_is_fitted():
     accountant = patients()
     pipe = make_private_pipeline(DirichletCategoricalNB(**CATEGORICAL), accountant=accountant)
     with pytest.raises(ValueError, match="protects all records of each patient"):
@@ -207,13 +207,13 @@ def test_a_ledger_of_records_refuses_charges_for_persons_and_states_records(unit
         ("patient", "replace_vector(b=1.0)"),
     ],
 )
-def test_a_unit_that_contradicts_the_adjacency_is_refused(unit, adjacency):
+def test_a_unit_that_contradicts_the_adjacency_is_rejected(unit, adjacency):
     with pytest.raises(ValueError, match="unit must agree with adjacency"):
         PrivacyAccountant(unit=unit, adjacency=adjacency)
 
 
 @pytest.mark.parametrize("unit", ["", " ", "a", "the "])
-def test_a_unit_without_a_name_is_refused(unit):
+def test_a_unit_without_a_name_is_rejected(unit):
     with pytest.raises(ValueError, match="unit must be a noun"):
         PrivacyAccountant(unit=unit)
 
@@ -372,7 +372,7 @@ def test_charges_for_records_are_not_merged_into_a_ledger_of_persons():
     assert "one patient with up to 3 records" in here.statement()
 
 
-def test_a_charge_for_records_that_was_written_into_a_ledger_of_persons_is_refused(tmp_path):
+def test_a_charge_for_records_that_was_written_into_a_ledger_of_persons_is_rejected(tmp_path):
     path = tmp_path / "ledger.sqlite"
     accountant = patients(path=path)
     forge(path, encode(PureDP(0.001)))

@@ -44,7 +44,7 @@ display.ax_.hist(
     X["bmi"], bins=display.edges, density=True, histtype="step", color="0.5", label="data"
 )
 display.ax_.legend()
-plt.tight_layout()
+plt.show()
 
 # %%
 # Quantiles and the distribution function

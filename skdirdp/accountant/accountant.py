@@ -5,10 +5,10 @@ worst cases and not summed from epsilons. A charge is composed before the ledger
 """
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -21,38 +21,9 @@ from ..accounting.composition import MAX_RELEASES, PrivacyCurves
 from ..accounting.filters import PrivacyFilter
 from ..accounting.worst_case import Unit
 from ..exceptions import BudgetExceededError, DuplicateChargeError
-from .codec import (
-    check_key,
-    check_stored_charge,
-    check_stored_relation,
-    encode_charge,
-    is_merged,
-)
+from . import codec, limits, schema
 from .ledger import Ledger, parse_anchor
-from .limits import (
-    Limit,
-    Spending,
-    check_computable,
-    current_spending,
-    known_spending,
-    limit_for,
-    remember,
-    spending_after,
-    sums_key,
-)
 from .reports import History, ReportsMixin, history_row
-from .schema import (
-    SPLIT_BY,
-    Charge,
-    ConnectionLostError,
-    LedgerError,
-    LimitParameters,
-    Split,
-    check_limit,
-    check_stored_limit,
-    declared_adjacency,
-    header_adjacency,
-)
 
 _DEFAULT_DELTA = 1e-5
 _CHEAP_CHARGES = 100  # largest number of charges that are read for a representation
@@ -129,8 +100,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     """
 
     _ledger: Ledger
-    _split: Split | None
-    _limit: Limit
+    _split: schema.Split | None
+    _limit: limits.Limit
 
     def __init__(
         self,
@@ -144,19 +115,19 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         adjacency: str | None = None,
         unit: str | None = None,
     ):
-        limit = check_limit(epsilon, delta, order, adaptive)
+        limit = schema.check_limit(epsilon, delta, order, adaptive)
         _check_texts(name=name, adjacency=adjacency, unit=unit)
-        declared = header_adjacency(adjacency, unit)
+        declared = schema.header_adjacency(adjacency, unit)
         ledger = Ledger.create_or_open(path, limit, name=name, adjacency=declared, unit=unit)
         if path is not None:
-            check_stored_limit(ledger.header)
+            schema.check_stored_limit(ledger.header)
             stored = ledger.header.limit
             asked = replace(limit, adaptive=stored.adaptive) if adaptive is None else limit
-            if asked not in (stored, LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive)):
+            omitted = schema.LimitParameters(None, _DEFAULT_DELTA, None, stored.adaptive)
+            if asked not in (stored, omitted):
                 raise ValueError(
                     f"the ledger {ledger.path} was created with {_limit_text(stored)}, which "
-                    f"cannot be changed; got {_limit_text(asked)}. Omit them to continue with the "
-                    "stored limit"
+                    f"cannot be changed; got {_limit_text(asked)}. Omit them to continue"
                 )
             _check_same_declared(ledger, name=name, adjacency=adjacency, unit=unit)
         self._set_ledger(ledger)
@@ -178,20 +149,20 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
             If there is no ledger, or it is damaged.
         """
         ledger = Ledger.open(path, name)
-        check_stored_limit(ledger.header)
+        schema.check_stored_limit(ledger.header)
         _check_same_declared(ledger, name=name)
         return cls._from_ledger(ledger)
 
     @classmethod
-    def _from_ledger(cls, ledger: Ledger, split: Split | None = None) -> "PrivacyAccountant":
+    def _from_ledger(cls, ledger: Ledger, split: schema.Split | None = None) -> "PrivacyAccountant":
         accountant = cls.__new__(cls)
         accountant._set_ledger(ledger, split)
         return accountant
 
-    def _set_ledger(self, ledger: Ledger, split: Split | None = None) -> None:
+    def _set_ledger(self, ledger: Ledger, split: schema.Split | None = None) -> None:
         self._ledger = ledger
         self._split = split
-        self._limit = limit_for(ledger.header.limit)
+        self._limit = limits.limit_for(ledger.header.limit)
 
     @property
     def epsilon(self) -> float | None:
@@ -226,7 +197,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     @property
     def adjacency(self) -> str | None:
         """Relation that may be charged, if the ledger was created for one."""
-        return declared_adjacency(self._ledger.header)
+        return schema.declared_adjacency(self._ledger.header)
 
     @property
     def unit(self) -> str | None:
@@ -269,18 +240,10 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         spec, releases = self._check_charge(mechanism, releases, unit)
         _check_texts(label=label, key=key)
         is_new = key is None
-        if key is None:
-            key = uuid4().hex
-        else:
-            check_key(key)
-        self._charge_with_retries(spec, releases, label, key, is_new)
-
-    def _charge_with_retries(
-        self, spec: str, releases: int, label: str | None, key: str, is_new: bool
-    ) -> None:
-        """Charge with one key, which counts once even if a lost connection delivers it later."""
+        key = uuid4().hex if key is None else codec.check_key(key)
+        # A key counts once, even if a lost connection delivers an earlier attempt later.
         for _ in range(_ATTEMPTS - 1):
-            with suppress(ConnectionLostError):
+            with suppress(schema.ConnectionLostError):
                 return self._charge(spec, releases, label, key, is_new)
             is_new = False
         return self._charge(spec, releases, label, key, is_new)
@@ -300,7 +263,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                         f"key must be unique; {key!r} was used for charge {earlier.id} of the "
                         "ledger, which is another charge. Nothing was charged"
                     )
-                latest = current_spending(transaction, before)
+                latest = limits.current_spending(transaction, before)
                 if latest is not before:
                     before, after = latest, latest.with_charge(spec, releases, self._split)
                     admitted = self._limit.admits(after)
@@ -309,7 +272,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                     after.is_checked = before.is_checked
         if not admitted:
             raise BudgetExceededError(self._limit.refusal(spec, releases, label, before, after))
-        remember(self._ledger.identity, after)
+        limits.remember(self._ledger.identity, after)
 
     def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
         """Return whether the limit would admit a charge now, without charging.
@@ -342,10 +305,10 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     def _check_charge(
         self, mechanism: PrivacyCurves, releases: int, unit: Unit | None = None
     ) -> tuple[str, int]:
-        spec = encode_charge(mechanism, unit, self._split, self._ledger.header)
+        spec = codec.encode_charge(mechanism, unit, self._split, self._ledger.header)
         releases = check_integer("releases", releases, at_least=1, at_most=MAX_RELEASES)
         # Charges that cannot be composed later raise an error now, even without a limit.
-        check_computable(spec, releases, self._limit.parameters)
+        limits.check_computable(spec, releases, self._limit.parameters)
         return spec, releases
 
     def total(self, delta: float | None = None) -> float:
@@ -412,11 +375,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                     f"after must be at most the number of charges, {len(charges)}; "
                     f"got {max(numbers)}"
                 )
-
-        def measure(spent: Spending) -> float:
-            return self._limit.used(spent) if delta is None else self._limit.total(spent, delta)
-
-        return self._measured(lambda _: [*map(measure, spending_after(charges, numbers))])
+        measure = self._limit.used if delta is None else partial(self._limit.total, delta=delta)
+        return self._measured(lambda _: [*map(measure, limits.spending_after(charges, numbers))])
 
     def compositions(self) -> list[Composition]:
         """Return the composition of all charges, for a plan that was fixed beforehand.
@@ -441,7 +401,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
         # Merged charges were not admitted by the limit of this ledger.
-        merged = any(map(is_merged, self._charges()))
+        merged = any(map(codec.is_merged, self._charges()))
         bounds = self.compositions() if merged else self._measured(self._limit.claimed)
         return WorstOf(bounds)._profiles()
 
@@ -460,9 +420,9 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     def parallel(self, name: str, *, split_by: str) -> "ParallelParts":
         """Return accountants for disjoint parts of the data; only the maximum counts.
 
-        A record in one part is exposed to the charges on that part and on the whole data set,
-        not to the charges on other parts. So the total is the largest that one part makes with
-        the whole; with several splits, the largest over all choices of one part from each.
+        A record in one part is exposed to the charges on that part and on the whole data set, but
+        not to those on other parts. So the total is the largest total of one part and the whole
+        together; with several splits, the largest over all choices of one part from each.
 
         This needs an adjacency under which a record stays in its part; others raise an error.
 
@@ -499,7 +459,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         >>> accountant.total() == mechanism.epsilon(1e-5)
         True
         """
-        check_choice("split_by", split_by, tuple(SPLIT_BY))
+        check_choice("split_by", split_by, tuple(schema.SPLIT_BY))
         if not isinstance(name, str):
             raise TypeError(f"name must be a string; got {type(name).__name__}")
         if self._split is not None:
@@ -507,7 +467,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                 f"a part cannot be split again; got a split {name!r} of {self._split.part!r}. "
                 "Name the smaller parts in one split of the whole data set"
             )
-        return ParallelParts(self._ledger, Split(uuid4().hex, "", name, split_by))
+        return ParallelParts(self._ledger, schema.Split(uuid4().hex, "", name, split_by))
 
     def verify(self, *, expect: str | None = None) -> int:
         """Check the whole ledger: its storage, its limit and each charge.
@@ -539,7 +499,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         with self._ledger_errors():
             self._check(self._latest())
             for (_, _, spec), releases in sums.items():
-                check_computable(spec, releases, self._limit.parameters)
+                limits.check_computable(spec, releases, self._limit.parameters)
         return number
 
     def anchor(self) -> str:
@@ -563,28 +523,27 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         return True  # even without charges, so that `if accountant` does not skip it
 
     def __repr__(self) -> str:
-        limit = self._limit.parameters
-        terms = f"epsilon={limit.epsilon}, order={limit.order}"
-        if limit.epsilon is None:
-            terms = "no limit"
-        elif limit.order is None:
-            plan = "" if limit.adaptive else ", adaptive=False"
-            terms = f"epsilon={limit.epsilon}, delta={limit.delta}{plan}"
+        terms = "no limit"
+        if self.order is not None:
+            terms = f"epsilon={self.epsilon}, order={self.order}"
+        elif self.epsilon is not None:
+            plan = "" if self.adaptive else ", adaptive=False"
+            terms = f"epsilon={self.epsilon}, delta={self.delta}{plan}"
         name = f"PrivacyAccountant({terms})"
         if self._split is not None:
             name += f", part {self._split.part!r} of {self._split.name!r}"
         try:
             with self._ledger.reading() as transaction:
                 count, last = transaction.n_entries, transaction.last_position()
-        except LedgerError:
+        except schema.LedgerError:
             return f"{name}: its ledger cannot be read"
         charges = plural(count, "charge")
-        is_known = last == known_spending(self._ledger.identity).position
+        is_known = last == limits.known_spending(self._ledger.identity).position
         try:
             with self._ledger_errors():
                 spent = self._spent() if is_known or count <= _CHEAP_CHARGES else None
                 return f"{name}: {charges}{self._limit.summary(spent)}"
-        except LedgerError:
+        except schema.LedgerError:
             return f"{name}: {charges} that have no total"
 
     # Copies in this process are the object itself; a pickle refers to the same ledger.
@@ -593,22 +552,22 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     __deepcopy__ = __sklearn_clone__ = __copy__
 
-    def _charges(self) -> list[Charge]:
+    def _charges(self) -> list[schema.Charge]:
         """Return all charges after decoding and checking each."""
         with self._ledger.reading() as transaction:
             charges = transaction.charges()
         for charge in charges:
-            check_stored_charge(charge, self._ledger.header)
+            codec.check_stored_charge(charge, self._ledger.header)
         return charges
 
-    def _latest(self) -> Spending:
+    def _latest(self) -> limits.Spending:
         """Return all charges, and keep them in memory."""
-        known = known_spending(self._ledger.identity)
+        known = limits.known_spending(self._ledger.identity)
         with self._ledger.reading() as transaction:
-            spent = current_spending(transaction, known)
-        return spent if spent is known else remember(self._ledger.identity, spent)
+            spent = limits.current_spending(transaction, known)
+        return spent if spent is known else limits.remember(self._ledger.identity, spent)
 
-    def _spent(self) -> Spending:
+    def _spent(self) -> limits.Spending:
         """Return all charges after checking that the limit can have admitted them."""
         with self._ledger_errors():
             spent = self._latest()
@@ -617,10 +576,10 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                 spent.is_checked = True
         return spent
 
-    def _check(self, spent: Spending) -> None:
+    def _check(self, spent: limits.Spending) -> None:
         """Raise LedgerError if the limit cannot have admitted the charges that were not merged."""
         for adjacency in spent.adjacencies:
-            check_stored_relation(adjacency, self._ledger.header)
+            codec.check_stored_relation(adjacency, self._ledger.header)
         if spent.parts:
             self._charges()  # checks the splits
         if any(max(each.counts.values(), default=0) > MAX_RELEASES for each in spent.exposures()):
@@ -628,18 +587,16 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         if self._limit.may_have_admitted(spent):
             return
         if not self.adaptive:
-            sums: Counter[tuple[str, str, str]] = Counter()
-            for charge in self._charges():
-                if not is_merged(charge):
-                    sums[sums_key(charge.split, charge.spec)] += charge.releases
-            if self._limit.may_have_admitted(Spending().plus(sums)):
+            own = [charge for charge in self._charges() if not codec.is_merged(charge)]
+            spent = next(limits.spending_after(own, [len(own)]), limits.Spending())
+            if self._limit.may_have_admitted(spent):
                 return
-        raise LedgerError(
+        raise schema.LedgerError(
             f"the ledger {self.path} cannot be used: its limit does not admit its charges, so they "
             "were not made by charging it. Nothing is guaranteed for them; history() lists them"
         )
 
-    def _measured(self, measure: Callable[[Spending], _Result]) -> _Result:
+    def _measured(self, measure: Callable[[limits.Spending], _Result]) -> _Result:
         """Return a measure of all charges, or raise LedgerError if there is none."""
         with self._ledger_errors():
             value = measure(self._spent())
@@ -652,11 +609,11 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         """Turn every error of a composition into a LedgerError."""
         try:
             yield
-        except LedgerError:
+        except schema.LedgerError:
             raise
         except Exception as error:
             reason = " ".join(f"{error}".split())[:300] or type(error).__name__
-            raise LedgerError(
+            raise schema.LedgerError(
                 f"the charges of the ledger {self.path} cannot be composed: {reason}"
             ) from error
 
@@ -678,7 +635,7 @@ class ParallelParts:
     ParallelParts('region', split_by='values')
     """
 
-    def __init__(self, ledger: Ledger, split: Split):
+    def __init__(self, ledger: Ledger, split: schema.Split):
         self._ledger = ledger
         self._split = split
 
@@ -696,7 +653,7 @@ def _check_texts(**texts: Any) -> None:
             raise TypeError(f"{name} must be a string; got {type(value).__name__}")
 
 
-def _limit_text(limit: LimitParameters) -> str:
+def _limit_text(limit: schema.LimitParameters) -> str:
     return ", ".join(f"{name}={value}" for name, value in vars(limit).items())
 
 
@@ -706,7 +663,7 @@ def _check_same_declared(ledger: Ledger, **asked: str | None) -> None:
         stored = getattr(ledger.header, name)
         accepted = [None, stored]
         if name == "adjacency":
-            stored = declared_adjacency(ledger.header)
+            stored = schema.declared_adjacency(ledger.header)
             accepted.append(stored)
         if value not in accepted:
             raise ValueError(

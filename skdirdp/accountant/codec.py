@@ -193,8 +193,7 @@ def _agrees(stored: Any, plain: Any) -> bool:
         return all(name in plain and _agrees(stored[name], plain[name]) for name in stored)
     if isinstance(stored, list) and isinstance(plain, list):
         return len(stored) == len(plain) and all(map(_agrees, stored, plain))
-    is_bool = isinstance(stored, bool) or isinstance(plain, bool)
-    return stored is plain if is_bool else stored == plain
+    return stored == plain and isinstance(stored, bool) == isinstance(plain, bool)
 
 
 def describe_parameters(mechanism: Any) -> str:
@@ -238,10 +237,8 @@ def is_allowed(adjacency: str, declared: str | None) -> bool:
 def check_stored_relation(adjacency: str, header: Header) -> None:
     """Raise LedgerError if a stored charge has an adjacency that its ledger does not accept."""
     if not is_allowed(adjacency, header.adjacency):
-        raise LedgerError(
-            f"the ledger was created for {header.adjacency!r}, but contains a charge under "
-            f"{adjacency!r}"
-        )
+        declared = header.adjacency
+        raise LedgerError(f"the ledger is for {declared!r}, but has a charge under {adjacency!r}")
 
 
 def check_stored_charge(charge: Charge, header: Header) -> None:
@@ -311,20 +308,19 @@ def is_merged(charge: Charge) -> bool:
     return _parse_key(charge.key)[0] == MERGED
 
 
-def check_key(key: str) -> None:
-    """Raise ValueError if the key of a new charge looks like the key of a merged charge."""
+def check_key(key: str) -> str:
+    """Return the key of a new charge, which must not look like the key of a merged charge."""
     if _parse_key(key)[0] is not None:
         raise ValueError(
             f"key must not look like the key of a charge from another ledger; got {key!r}. "
             "Nothing was charged"
         )
+    return key
 
 
 def _parse_key(key: str) -> tuple[str | None, str, str]:
-    """Return the prefix, the first ledger, and the key in it.
-
-    The prefix is None if the charge was not copied from another ledger.
-    """
+    """Return the prefix, the first ledger, and the key in it."""
+    # The prefix is None if the charge was not copied from another ledger.
     prefix, *rest = key.split("/", 3)
     if prefix in (MERGED, COPIED) and len(rest) == 3:
         return prefix, rest[0], rest[2]
@@ -332,7 +328,6 @@ def _parse_key(key: str) -> tuple[str | None, str, str]:
 
 
 def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
-    """Return the charges of a ledger with their origins."""
     entries = []
     for charge in charges:
         prefix, origin, key = _parse_key(charge.key)
@@ -385,7 +380,6 @@ def _digest(content: dict[str, Any]) -> str:
 
 
 def as_csv(accountant: Any) -> str:
-    """Return the charges as rows for a spreadsheet."""
 
     def cell(value: Any) -> Any:
         if isinstance(value, datetime):

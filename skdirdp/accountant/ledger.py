@@ -21,27 +21,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Union
 
 from ..reporting.redact import is_url, looks_like_address
+from . import schema
 from .codec import COPIED, MERGED, Entry, entries_of
-from .schema import (
-    NOTHING,
-    SPLIT_BY,
-    Charge,
-    First,
-    Header,
-    LedgerError,
-    LimitParameters,
-    Position,
-    Session,
-    Split,
-    Sums,
-    UnusableError,
-    entry_hash,
-    header_hash,
-    insert_charge,
-    select_by_key,
-    select_charges,
-    select_header,
-)
 from .sqlite import SQLiteStorage
 
 if TYPE_CHECKING:
@@ -54,15 +35,12 @@ _ANCHOR = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class _CheckedPrefix:
-    """Number of releases per part and kind in the first entries of a ledger.
-
-    The hashes of these entries have been checked.
-    """
+    """Number of releases per part and kind in the first entries of a ledger, which were checked."""
 
     n_entries: int
     hash: str
-    sums: Sums
-    first: First | None = None
+    sums: schema.Sums
+    first: schema.First | None = None
 
 
 # Keyed by the location and identity of a ledger. Values stay valid because a ledger is append-only.
@@ -73,20 +51,20 @@ _MAX_CHECKED = 256
 class Transaction:
     """Reads and writes of a ledger. Only one transaction at a time can write."""
 
-    def __init__(self, session: Session, header: Header, location: str):
+    def __init__(self, session: schema.Session, header: schema.Header, location: str):
         self._session = session
         self._header = header
         self._key = (location, header.identity)
-        start = _CheckedPrefix(0, header_hash(header), {})
+        start = _CheckedPrefix(0, schema.header_hash(header), {})
         # Looked up before the ledger is read, so the ledger contains all entries checked so far.
         self._checked = _CHECKED.get(self._key, start)
-        found, self.n_entries, self.hash, self._user_and_time = select_header(
+        found, self.n_entries, self.hash, self._user_and_time = schema.select_header(
             session, header.number
         )
         if found.identity != header.identity:
-            raise UnusableError("it was replaced by another ledger")
+            raise schema.UnusableError("it was replaced by another ledger")
         if found != header:
-            raise UnusableError("its limit or another value in its header was changed")
+            raise schema.UnusableError("its limit or another value in its header was changed")
         self._has_written = False
         known = [("this process", self._checked.n_entries, self._checked.hash)]
         stored = self._session.stored_head(self._header.identity)
@@ -94,49 +72,48 @@ class Transaction:
             known.append(("its lock file", *stored))
         for who, n_entries, head in known:
             if type(self.n_entries) is not int or self.n_entries < n_entries:
-                raise UnusableError(
+                raise schema.UnusableError(
                     f"charges are missing: it has {self.n_entries}, but {who} recorded {n_entries}"
                 )
             if self.n_entries == n_entries and self.hash != head:
-                raise UnusableError(f"its charges differ from those that {who} recorded")
+                raise schema.UnusableError(f"its charges differ from those that {who} recorded")
         if self.n_entries == 0 and self.hash != start.hash:
-            raise UnusableError("its limit or another value in its header was changed")
+            raise schema.UnusableError("its limit or another value in its header was changed")
 
-    def sums(self) -> Sums:
+    def sums(self) -> schema.Sums:
         """Return the number of charged releases per part and kind."""
         return self._catch_up().sums
 
-    def first_kind(self) -> First | None:
+    def first_kind(self) -> schema.First | None:
         """Return the kind of the first charge, and its number of releases."""
         return self._catch_up().first
 
-    def last_position(self) -> Position:
+    def last_position(self) -> schema.Position:
         """Return the position of the last charge."""
-        return (self.n_entries, self.hash) if self.n_entries else NOTHING
+        return (self.n_entries, self.hash) if self.n_entries else schema.NOTHING
 
-    def sums_since(self, position: Position) -> Sums | None:
-        """Return the sums after a position.
-
-        Return None if the ledger has a different charge at that position, as a copy may have.
-        """
+    def sums_since(self, position: schema.Position) -> schema.Sums | None:
+        """Return the sums after a position, or None if a different charge is at that position."""
         n_entries, head = position
-        if position != NOTHING:
-            row = select_charges(self._session, self._header.number, n_entries - 1, n_entries)
-            if not row or row[0][-1] != head:
+        if position != schema.NOTHING:
+            row = schema.select_charges(
+                self._session, self._header.number, n_entries - 1, n_entries
+            )
+            if not row or row[0][-1] != head:  # a copy of the ledger, for example
                 return None
-        sums: Sums = {}
+        sums: schema.Sums = {}
         for entry, _ in self._entries_after(n_entries, head):
             _add(sums, entry)
         return sums
 
-    def charges(self) -> list[Charge]:
+    def charges(self) -> list[schema.Charge]:
         """Return all charges, oldest first."""
         return [_charge(entry) for entry, _ in self._entries_after(0)]
 
-    def find(self, key: str) -> Charge | None:
+    def find(self, key: str) -> schema.Charge | None:
         """Return the charge with a key, or None."""
         self._catch_up()
-        rows = select_by_key(self._session, self._header.number, key)
+        rows = schema.select_by_key(self._session, self._header.number, key)
         return _charge(rows[0]) if rows else None
 
     def append(
@@ -144,12 +121,12 @@ class Transaction:
         spec: str,
         releases: int,
         label: str | None,
-        split: Split | None,
+        split: schema.Split | None,
         *,
         key: str | None = None,
         time: datetime | None = None,
         user: str | None = None,
-    ) -> Position:
+    ) -> schema.Position:
         """Append a charge, by default with the current time and user, and return its position."""
         checked = self._catch_up()
         if releases > _MAX_INTEGER:
@@ -164,23 +141,23 @@ class Transaction:
             *(astuple(split) if split else ("", "", None, None)),
         )
         _check_storable(entry)
-        # Copied once per transaction, because the cache still holds the committed sums.
+        # Copied once per transaction, because the cache still refers to the committed sums.
         sums = checked.sums if self._has_written else dict(checked.sums)
-        _add(sums, entry)
+        first = _add(sums, entry, checked.first)
         if sums[entry[7], entry[8], spec] > _MAX_INTEGER:
-            raise UnusableError(f"it cannot hold more than {_MAX_INTEGER} releases of one kind")
-        head = entry_hash(self.hash, entry)
-        insert_charge(self._session, self._header, entry, head)
+            raise schema.UnusableError(
+                f"it cannot store more than {_MAX_INTEGER} releases of one kind"
+            )
+        head = schema.entry_hash(self.hash, entry)
+        schema.insert_charge(self._session, self._header, entry, head)
         self.n_entries, self.hash, self._has_written = entry[0], head, True
-        self._checked = _CheckedPrefix(entry[0], head, sums, checked.first or (spec, releases))
+        self._checked = _CheckedPrefix(entry[0], head, sums, first)
         return self.last_position()
 
     def append_new(self, entries: Iterable[Entry], *, is_copy: bool) -> int:
-        """Write the entries that the ledger lacks, and return their number.
-
-        They are marked as copied if another ledger with the same limit admitted them, and as merged
-        otherwise.
-        """
+        """Write the entries that the ledger lacks, and return their number."""
+        # They are marked as copied if another ledger with the same limit admitted them, and as
+        # merged otherwise.
         charges = self.charges()
         known = set(entries_of(self._header.identity, charges))
         new = {entry: entry for entry in entries if entry not in known}
@@ -196,30 +173,27 @@ class Transaction:
             self.append(*arguments, key=key, time=charge.time, user=charge.user or "")
         return len(new)
 
-    def verify(self, expect: Position | None = None) -> int:
-        """Check the tables and all charges, and return the number of charges.
-
-        `expect` is an earlier position (number of charges, hash) that the ledger must contain.
-        """
+    def verify(self, expect: schema.Position | None = None) -> int:
+        """Check the tables and all charges, and return the number of charges."""
+        # `expect` is an earlier position (number of charges, hash) that the ledger must contain.
         self._session.check_structure()
         return self.verify_charges(expect)
 
-    def verify_charges(self, expect: Position | None = None) -> int:
+    def verify_charges(self, expect: schema.Position | None = None) -> int:
         """Check all charges, including those checked before, and return their number."""
-        if expect == (0, header_hash(self._header)):
+        if expect == (0, schema.header_hash(self._header)):
             expect = None
         stored = self._session.stored_head(self._header.identity)
-        sums: Sums = {}
-        first: First | None = None
+        sums: schema.Sums = {}
+        first: schema.First | None = None
         for entry, head in self._entries_after(0):
-            added = _add(sums, entry)
-            first = first or added
+            first = _add(sums, entry, first)
             stored = None if stored == (entry[0], head) else stored
             expect = None if expect == (entry[0], head) else expect
         if stored is not None and stored[0] > 0:
-            raise UnusableError("its charges differ from those that its lock file recorded")
+            raise schema.UnusableError("its charges differ from those that its lock file recorded")
         if expect is not None:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"charges are missing: it has {self.n_entries}, but {expect[0]} are expected"
                 if expect[0] > self.n_entries
                 else f"its first {expect[0]} charges, or its limit, differ from those expected"
@@ -234,8 +208,7 @@ class Transaction:
         if self._checked.n_entries < self.n_entries:
             sums, first = dict(self._checked.sums), self._checked.first
             for entry, _ in self._entries_after(self._checked.n_entries, self._checked.hash):
-                added = _add(sums, entry)
-                first = first or added
+                first = _add(sums, entry, first)
             self._keep(_CheckedPrefix(self.n_entries, self.hash, sums, first))
         return self._checked
 
@@ -251,30 +224,30 @@ class Transaction:
 
     def _entries_after(self, n_entries: int, head: str = "") -> Iterator[tuple[Any, str]]:
         """Yield the entries after a position with their hashes, and check them up to the head."""
-        head = head or header_hash(self._header)
-        rows = select_charges(self._session, self._header.number, n_entries, self.n_entries)
+        head = head or schema.header_hash(self._header)
+        rows = schema.select_charges(self._session, self._header.number, n_entries, self.n_entries)
         for *entry, stored in rows:
             n_entries += 1
             if entry[0] != n_entries or type(entry[0]) is not int:
-                raise UnusableError(f"charge {n_entries} is missing or out of order")
+                raise schema.UnusableError(f"charge {n_entries} is missing or out of order")
             try:
-                head = entry_hash(head, entry)
+                head = schema.entry_hash(head, entry)
             except TypeError:  # bytes in place of text
                 head = ""
             if stored != head:
-                raise UnusableError(
+                raise schema.UnusableError(
                     f"charge {n_entries} was changed, or is not the one that followed "
                     + (f"charge {n_entries - 1}" if n_entries > 1 else "the header")
                 )
             if damage := _find_damage(entry):
-                raise UnusableError(f"charge {n_entries} is invalid: {damage}")
+                raise schema.UnusableError(f"charge {n_entries} is invalid: {damage}")
             yield entry, head
         if n_entries != self.n_entries:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"charges are missing: it has {n_entries}, but should have {self.n_entries}"
             )
         if head != self.hash:
-            raise UnusableError("its stored last hash does not match its charges")
+            raise schema.UnusableError("its stored last hash does not match its charges")
 
 
 def _find_damage(entry: Sequence[Any]) -> str | None:
@@ -293,7 +266,7 @@ def _find_damage(entry: Sequence[Any]) -> str | None:
         has_zone = False
     if not has_zone:
         return "its time is not an ISO 8601 time with a time zone"
-    is_part = name is not None and by in SPLIT_BY
+    is_part = name is not None and by in schema.SPLIT_BY
     is_whole = part == "" and name is None and by is None
     if not (is_part if split else is_whole):
         return "it refers neither to the whole data set nor to a part"
@@ -307,7 +280,7 @@ class Ledger:
     accessible; using it there raises an error and never creates a new ledger.
     """
 
-    def __init__(self, storage: Storage, header: Header):
+    def __init__(self, storage: Storage, header: schema.Header):
         self._storage = storage
         self.header = header
         self.identity = header.identity
@@ -316,22 +289,13 @@ class Ledger:
 
     @classmethod
     def create_or_open(
-        cls,
-        path: "str | os.PathLike[str] | None",
-        limit: LimitParameters,
-        *,
-        name: str | None = None,
-        adjacency: str | None = None,
-        unit: str | None = None,
+        cls, path: Any, limit: schema.LimitParameters, **declared: str | None
     ) -> "Ledger":
         """Return the ledger at a path or address, or a temporary one, and create it if needed."""
+        # The declared values are the name, the adjacency and the unit of a new ledger.
         created = datetime.now(timezone.utc).isoformat()
-        _check_storable((name, adjacency, unit))
-        header = Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
-        return cls._create_or_open(path, header)
-
-    @classmethod
-    def _create_or_open(cls, path: "str | os.PathLike[str] | None", header: Header) -> "Ledger":
+        _check_storable(tuple(declared.values()))
+        header = schema.Header(uuid.uuid4().hex, limit, created, **declared)  # type: ignore[arg-type]
         if path is None:
             folder = _TemporaryFolder()  # keeps the folder alive until the ledger refers to it
             storage: Storage = SQLiteStorage(folder.file, survives_power_loss=False)
@@ -347,14 +311,14 @@ class Ledger:
         storage = open_storage(path, name)
         number = storage.find()
         if number is None:
-            raise LedgerError(storage.missing())
+            raise schema.LedgerError(storage.missing())
         return cls._open(storage, number)
 
     @classmethod
     def _open(cls, storage: Storage, number: int) -> "Ledger":
         with storage.transaction(number, write=False) as session:
             session.check_structure()
-            header = select_header(session, number)[0]
+            header = schema.select_header(session, number)[0]
             Transaction(session, header, storage.location).verify_charges()
         return cls(storage, header)
 
@@ -366,10 +330,8 @@ class Ledger:
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """Open a writable view of the ledger, while other processes wait.
-
-        On normal exit, the charges are on disk; after an error, nothing is changed.
-        """
+        """Open a writable view of the ledger, while other processes wait."""
+        # On normal exit, the charges are on disk; after an error, nothing is changed.
         with self._storage.transaction(self.header.number, write=True) as session:
             transaction = Transaction(session, self.header, self.path)
             yield transaction
@@ -382,48 +344,44 @@ class Ledger:
 
 
 def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
-    """Return the storage at a path or address."""
     if not isinstance(path, str) or not is_url(path):
         path = os.fsdecode(path)
         if looks_like_address(path):
             # For example, `Path` replaces `//` by `/`. The path could contain a password.
-            raise LedgerError(
-                "the address of a database must be a string that begins with "
-                "postgresql+psycopg://; got a path that looks like an address. It is not shown, "
-                "because it may contain a password"
+            raise schema.LedgerError(
+                "the address of a database must be a string that begins with postgresql+psycopg://"
+                "; got a path that looks like an address (hidden, as it may contain a password)"
             )
         return SQLiteStorage(os.path.realpath(path))
     try:
         from .postgres import PostgresStorage
     except ImportError:
-        raise LedgerError(
+        raise schema.LedgerError(
             "a ledger in a database needs SQLAlchemy and psycopg: pip install skdirdp[postgres]"
         ) from None
     return PostgresStorage(path, name)
 
 
-def parse_anchor(text: str) -> Position:
+def parse_anchor(text: str) -> schema.Position:
     """Parse an anchor ``COUNT:HASH``, ignoring whitespace, into the number of charges and hash."""
     match = _ANCHOR.fullmatch("".join(text.split())) if isinstance(text, str) else None
     if match is None:
-        raise ValueError(
-            "an anchor must be COUNT:HASH, a number of charges and 64 hexadecimal digits; got "
-            f"{text!r}"
-        )
+        wanted = "COUNT:HASH, a number of charges and 64 hexadecimal digits"
+        raise ValueError(f"an anchor must be {wanted}; got {text!r}")
     return int(match[1]), match[2]
 
 
-def _charge(entry: Any) -> Charge:
+def _charge(entry: Any) -> schema.Charge:
     id, time, user, key, spec, releases, label, *split = entry
-    split = Split(*split) if split[0] else None
-    return Charge(id, datetime.fromisoformat(time), user, key, spec, releases, label, split)
+    split = schema.Split(*split) if split[0] else None
+    return schema.Charge(id, datetime.fromisoformat(time), user, key, spec, releases, label, split)
 
 
-def _add(sums: Sums, entry: Any) -> First:
-    """Add an entry to sums, and return its kind and number of releases."""
+def _add(sums: schema.Sums, entry: Any, first: schema.First | None = None) -> schema.First:
+    """Add an entry to sums; return its kind and number of releases, or the given first ones."""
     _, _, _, _, spec, releases, _, split, part, *_ = entry
     sums[split, part, spec] = sums.get((split, part, spec), 0) + releases
-    return spec, releases
+    return first or (spec, releases)
 
 
 def _check_storable(values: tuple[Any, ...]) -> None:
@@ -436,10 +394,7 @@ def _check_storable(values: tuple[Any, ...]) -> None:
 
 
 class _TemporaryFolder:
-    """Folder that only this user can read.
-
-    The process that created it removes it with its ledger.
-    """
+    """Folder that only this user can read, and that the process that created it removes."""
 
     def __init__(self) -> None:
         path = os.path.realpath(tempfile.mkdtemp(prefix="skdirdp-"))

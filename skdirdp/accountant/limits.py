@@ -23,7 +23,7 @@ from ..accounting.attacks import AttackBounds
 from ..accounting.filters import PrivacyFilter, Usage
 from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
 from ..accounting.products import FEW, LargeProduct
-from ..accounting.worst_case import REVEALS_NOTHING, directions_of
+from ..accounting.worst_case import directions_of
 from .codec import decode, describe
 from .ledger import Transaction
 from .schema import NOTHING, Charge, First, LedgerError, LimitParameters, Position, Split, Sums
@@ -61,19 +61,18 @@ class Exposure:
         if len(whole.counts) > FEW:
             products = self._products
             if products is None:
-                nothing = LargeProduct.from_worst_case(REVEALS_NOTHING)
-                assert nothing is not None
                 adjacency = decode(next(iter(whole.counts))).adjacency
-                products, added = dict.fromkeys(directions_of(adjacency), nothing), whole.counts
+                products = dict.fromkeys(directions_of(adjacency), LargeProduct.nothing())
+                added = whole.counts
             cases = [(decode(spec).worst_cases(), releases) for spec, releases in added.items()]
-            whole._products = {}
             with np.errstate(all="ignore"):
-                for direction, known in products.items():
-                    more = known.plus((case[direction], times) for case, times in cases)
-                    if more is None:
-                        whole._products = {}
-                        break
-                    whole._products[direction] = more
+                more = {
+                    direction: known.plus((case[direction], times) for case, times in cases)
+                    for direction, known in products.items()
+                }
+            whole._products = {name: known for name, known in more.items() if known is not None}
+            if len(whole._products) < len(more):  # a parameter is out of range
+                whole._products = {}
         return whole
 
     def composition(self) -> Composition:
@@ -86,7 +85,6 @@ class Exposure:
             return all(curve.holds(epsilon, delta) for curve in self.curves())
 
     def rdp(self, order: float) -> float:
-        """Return the Renyi divergence of one order."""
         products = self.large_products()
         if not products:
             return float(self.composition().rdp(order))
@@ -199,7 +197,6 @@ def _largest(parts: list[Counter[str]]) -> list[Counter[str]]:
 
 
 def sums_key(split: Split | None, spec: str) -> tuple[str, str, str]:
-    """Return the key of a kind of charge in `Sums`."""
     return (split.identity, split.part, spec) if split else ("", "", spec)
 
 
@@ -234,10 +231,8 @@ def remember(identity: str, spent: Spending) -> Spending:
 
 
 def current_spending(transaction: Transaction, known: Spending) -> Spending:
-    """Return the spending of a ledger, and read only charges beyond the known spending.
-
-    All charges are read if the ledger does not contain the known ones: it is a restored copy.
-    """
+    """Return the spending of a ledger, and read only charges beyond the known spending."""
+    # All charges are read if the ledger does not contain the known ones: it is a restored copy.
     position = transaction.last_position()
     if position == known.position:
         return known
@@ -280,12 +275,9 @@ def _is_ordinary(mechanism: Any, releases: int) -> bool:
 def _is_computable(mechanism: Any, releases: int, limit: LimitParameters) -> bool:
     composition = Composition([(mechanism, releases)])
     with np.errstate(all="ignore"):
-        numbers = (
-            float(composition.delta(1.0)),
-            composition.epsilon(limit.delta),
-            float(np.max(composition.rdp(_ORDERS))),
-        )
-    return not any(map(math.isnan, numbers))
+        numbers: list[Any] = [composition.delta(1.0), composition.epsilon(limit.delta)]
+        numbers.append(np.max(composition.rdp(_ORDERS)))
+        return not any(map(math.isnan, numbers))
 
 
 class Limit:
@@ -312,11 +304,9 @@ class Limit:
         return [exposure.composition() for exposure in spent.exposures()]
 
     def claimed(self, spent: Spending) -> Sequence[AttackBounds]:
-        """Return bounds on attacks on the charges; the worst one counts.
-
-        Under an adaptive limit they hold for adaptively chosen charges, and bound all that the
-        limit admits. Without a limit they hold for charges that were fixed beforehand.
-        """
+        """Return bounds on attacks on the charges; the worst one counts."""
+        # Under an adaptive limit they hold for adaptively chosen charges, and bound all that the
+        # limit admits. Without a limit they hold for charges that were fixed beforehand.
         adaptive = self.parameters.adaptive and self.epsilon < math.inf
         if adaptive and self.order is not None and spent.adjacencies:
             spent.check_adjacency()
@@ -324,9 +314,7 @@ class Limit:
         return self.curves(spent)
 
     def remaining(self, spent: Spending) -> float:
-        if self.epsilon == math.inf:
-            return math.inf
-        return max(self.epsilon - self.used(spent), 0.0)
+        return math.inf if self.epsilon == math.inf else max(self.epsilon - self.used(spent), 0.0)
 
     def may_have_admitted(self, spent: Spending) -> bool:
         """Return whether the charges may have been admitted, here or on another machine."""
@@ -338,7 +326,6 @@ class Limit:
     def refusal(
         self, spec: str, releases: int, label: str | None, before: Spending, after: Spending
     ) -> str:
-        """Explain why a charge is not admitted."""
         name = repr(label) if label else "this charge"
         return (
             f"{name} {self._reason(spec, releases, before, after)}. Nothing was charged or "
@@ -347,16 +334,13 @@ class Limit:
         )
 
     def admits(self, spent: Spending) -> bool:
-        """Return whether all these charges may be made."""
-        exposures = spent.exposures()
+        exposures = spent.exposures()  # raises if the ledger has no total
         return self.epsilon == math.inf or all(map(self._admits, exposures))
 
     def _admits(self, exposure: Exposure) -> bool:
-        """Return whether one exposure is within the limit.
-
-        Larger exposures are tried first, so that the next charges need no composition. The
-        margins shrink as the spending approaches the limit.
-        """
+        """Return whether one exposure is within the limit."""
+        # Larger exposures are tried first, so that the next charges need no composition. The
+        # margins shrink as the spending approaches the limit.
         counts = Counter(exposure.counts)
         if self._admitted is not None and counts <= self._admitted:
             return True
@@ -386,7 +370,6 @@ class Limit:
         return max(exposure.rdp(self.order) for exposure in spent.exposures())
 
     def total(self, spent: Spending, delta: float) -> float:
-        """Return the epsilon that is guaranteed at delta."""
         total = max(exposure.epsilon(delta) for exposure in spent.exposures())
         if self.order is not None or delta < self.delta:
             return total
@@ -396,7 +379,7 @@ class Limit:
 
     def summary(self, spent: Spending | None) -> str:
         """Describe the spending briefly; None if it is not known without much work."""
-        if spent is None or not all(e.is_cheap(self.delta) for e in spent.exposures()):
+        if spent is None or not all(each.is_cheap(self.delta) for each in spent.exposures()):
             return "; total() composes them"
         at = f" at delta {self.delta}" if self.epsilon == math.inf or self.order else ""
         return f", total epsilon {ceil_text(self.total(spent, self.delta))}{at}"
@@ -460,15 +443,13 @@ class AdaptiveLimit(Limit):
             f"does not fit into the limit of epsilon {self.epsilon} at delta {self.delta}, of "
             f"which {in_percent(self.share(before))[0]} is spent; alone it would cost epsilon "
             f"{ceil_text(alone)}. The limit holds for adaptively chosen charges; for a plan that "
-            "is fixed before the first release, adaptive=False admits more. Fits that find names "
-            "or words use a part of delta, of which an adaptive limit has little left after the "
-            "first charge: charge them first"
+            "is fixed before the first release, adaptive=False admits more. Charge fits that find "
+            "names or words first: later, an adaptive limit has little delta left for them"
         )
 
 
 @lru_cache(maxsize=64)
 def limit_for(parameters: LimitParameters) -> Limit:
-    """Return the limit with these parameters."""
     # Renyi divergences of one order add up adaptively too, without a filter: Feldman and Zrnic
     # (2021).
     is_filter = parameters.adaptive and parameters.epsilon is not None and parameters.order is None

@@ -29,17 +29,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from ..reporting.redact import without_password
-from .schema import (
-    SCHEMA_VERSION,
-    TABLES,
-    ConnectionLostError,
-    Header,
-    LedgerError,
-    Session,
-    UnusableError,
-    insert_header,
-    select_charges,
-)
+from . import schema
 from .sqlite import BUSY_SECONDS, GATE
 
 #: Name of a budget if the accountant has no name.
@@ -73,56 +63,7 @@ _PARAMETER = re.compile(
     r"|connect_timeout|keepalives(_idle|_interval|_count)?|tcp_user_timeout"
 )
 
-_FUNCTIONS = (
-    """
-    CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
-    BEGIN
-        RAISE EXCEPTION USING MESSAGE =
-            TG_OP || ' on ' || TG_TABLE_NAME || ' is not allowed: a ledger only grows';
-    END $$
-    """,
-    # Runs with the permissions of the owner, because nobody else may update the head.
-    """
-    CREATE FUNCTION follow() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path = skdirdp, pg_temp AS $$
-    BEGIN
-        IF NEW.username IS DISTINCT FROM session_user AND NOT pg_has_role(session_user,
-            (SELECT nspowner FROM pg_namespace WHERE nspname = 'skdirdp'), 'MEMBER')
-        THEN
-            RAISE EXCEPTION 'a charge has to be under the name of whoever makes it';
-        END IF;
-        UPDATE heads SET entries = NEW.id, hash = NEW.hash
-        WHERE ledger = NEW.ledger AND entries = NEW.id - 1;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'a charge has to follow the last one';
-        END IF;
-        RETURN NULL;
-    END $$
-    """,
-    """
-    CREATE FUNCTION follow_charges() RETURNS trigger LANGUAGE plpgsql
-    SET search_path = skdirdp, pg_temp AS $$
-    BEGIN
-        IF NEW.ledger <> OLD.ledger OR NEW.entries <> OLD.entries + 1 OR NOT EXISTS (
-            SELECT FROM charges
-            WHERE ledger = NEW.ledger AND id = NEW.entries AND hash = NEW.hash)
-        THEN
-            RAISE EXCEPTION 'the head of a ledger follows its charges';
-        END IF;
-        RETURN NEW;
-    END $$
-    """,
-)
-_TRIGGERS = {
-    "charges_follow": "AFTER INSERT ON charges FOR EACH ROW EXECUTE FUNCTION follow()",
-    "charges_stay": "BEFORE UPDATE OR DELETE ON charges FOR EACH ROW EXECUTE FUNCTION refuse()",
-    "charges_are_kept": "BEFORE TRUNCATE ON charges EXECUTE FUNCTION refuse()",
-    "heads_follow": "BEFORE UPDATE ON heads FOR EACH ROW EXECUTE FUNCTION follow_charges()",
-    "heads_stay": "BEFORE DELETE ON heads FOR EACH ROW EXECUTE FUNCTION refuse()",
-    "heads_are_kept": "BEFORE TRUNCATE ON heads EXECUTE FUNCTION refuse()",
-    "ledgers_stay": "BEFORE UPDATE OR DELETE ON ledgers FOR EACH ROW EXECUTE FUNCTION refuse()",
-    "ledgers_are_kept": "BEFORE TRUNCATE ON ledgers EXECUTE FUNCTION refuse()",
-}
+_FUNCTIONS_AND_TRIGGERS = schema.read_sql("postgres_triggers.sql")
 
 # Sent as one message. Settings are local to the transaction, so that a connection pooler can be
 # used. READ COMMITTED: reads after the lock was obtained see what the last transaction that held
@@ -186,16 +127,14 @@ def _parse_url(location: str) -> tuple[URL, str | None]:
     try:
         url = make_url(location)
     except (ArgumentError, ValueError):
-        raise LedgerError(
-            "the URL of a ledger must have the form postgresql+psycopg://user@host/database; "
-            "got one that cannot be parsed"
-        ) from None
+        form = "postgresql+psycopg://user@host/database"
+        raise schema.LedgerError(f"the URL of a ledger cannot be parsed; use {form}") from None
     if url.drivername not in _DRIVERS:
-        raise LedgerError(
+        raise schema.LedgerError(
             f"the URL of a ledger must start with {_DRIVERS[1]}://; got {url.drivername}://"
         )
     if not all(map(_PARAMETER.fullmatch, url.query)):
-        raise LedgerError(
+        raise schema.LedgerError(
             "the URL of a ledger cannot be used: it has a parameter that is unknown or could "
             "be secret. Use lower-case parameters of libpq such as host, port and sslmode. The "
             "password may come from ~/.pgpass"
@@ -209,7 +148,7 @@ def _parse_url(location: str) -> tuple[URL, str | None]:
     if ":" in f"{url.username}{url.database}" or any(
         "@" in part or "=***" in without_password(part) for part in shown if part
     ):
-        raise LedgerError(
+        raise schema.LedgerError(
             "the URL of a ledger cannot be used: the end of its password is ambiguous. "
             "Write the characters : / @ of a password as %3A %2F %40"
         )
@@ -255,10 +194,9 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def _delayed_interrupts() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block, unless it is repeated.
-
-    An interrupt inside a library can leave its locks held, or a connection open that blocks others.
-    """
+    """Delay Ctrl-C until the end of the block, unless it is repeated."""
+    # An interrupt inside a library can leave its locks held, or a connection open that blocks
+    # others.
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
@@ -282,7 +220,7 @@ def _delayed_interrupts() -> Iterator[None]:
 # Storage -----------------------------------------------------------------------------
 
 
-class PostgresSession(Session):
+class PostgresSession(schema.Session):
     """Transaction on one ledger. Its head must be stored outside the database, as an anchor."""
 
     USER_AND_TIME_SQL = "CAST(session_user AS text), clock_timestamp()"
@@ -302,7 +240,7 @@ class PostgresSession(Session):
     def commit(self) -> None:
         # After a failed statement, the server turns COMMIT into a rollback and reports no error.
         if self._failed:
-            raise UnusableError("an earlier statement failed, so nothing was written")
+            raise schema.UnusableError("an earlier statement failed, so nothing was written")
         self.connection.exec_driver_sql("COMMIT")
 
     def user_and_time(self, user: Any, time: Any) -> tuple[str | None, str]:
@@ -314,8 +252,9 @@ class PostgresSession(Session):
             " WHERE relnamespace = to_regnamespace('skdirdp')"
             " AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
         )
-        if {name for (name,) in rows} != set(_TRIGGERS):
-            raise UnusableError("its triggers were changed")
+        triggers = [sql for sql in _FUNCTIONS_AND_TRIGGERS if sql.startswith("CREATE TRIGGER")]
+        if {name for (name,) in rows} != {sql.split()[2] for sql in triggers}:
+            raise schema.UnusableError("its triggers were changed")
 
 
 class PostgresStorage:
@@ -341,13 +280,15 @@ class PostgresStorage:
             if not _has_schema(session):
                 return None
             if session.execute("SELECT to_regclass('skdirdp.layout') IS NULL") == [(True,)]:
-                raise UnusableError("the schema skdirdp of this database belongs to other software")
+                raise schema.UnusableError(
+                    "the schema skdirdp of this database belongs to other software"
+                )
             versions = session.execute("SELECT version FROM layout")
-            if versions != [(SCHEMA_VERSION,)]:
+            if versions != [(schema.SCHEMA_VERSION,)]:
                 stored = ", ".join(str(version) for (version,) in versions) or "none"
-                raise UnusableError(
+                raise schema.UnusableError(
                     f"its schema has version {stored}, but this version of skdirdp supports "
-                    f"{SCHEMA_VERSION}; use the version of skdirdp that wrote it, or a newer one"
+                    f"{schema.SCHEMA_VERSION}; use the version that wrote it, or a newer one"
                 )
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             return rows[0][0] if rows else None
@@ -355,7 +296,7 @@ class PostgresStorage:
     def missing(self) -> str:
         return self._unusable("this database has no budget with this name")
 
-    def create(self, header: Header) -> int:
+    def create(self, header: schema.Header) -> int:
         """Create the budget, and the tables if there are none, unless another process does so."""
         with self._ledger_errors():
             try:
@@ -365,22 +306,23 @@ class PostgresStorage:
                     raise
             return self._create(header)
 
-    def _create(self, header: Header) -> int:
+    def _create(self, header: schema.Header) -> int:
         with self._connected() as session:
             if _has_schema(session):
                 session.execute("LOCK TABLE ledgers IN SHARE ROW EXCLUSIVE MODE")
             else:
                 session.execute("CREATE SCHEMA skdirdp")
                 session.execute("CREATE TABLE layout (version INTEGER NOT NULL)")
-                session.execute("INSERT INTO layout VALUES (:version)", version=SCHEMA_VERSION)
-                triggers = (f"CREATE TRIGGER {name} {sql}" for name, sql in _TRIGGERS.items())
-                for statement in (*TABLES, *_FUNCTIONS, *triggers):
+                session.execute(
+                    "INSERT INTO layout VALUES (:version)", version=schema.SCHEMA_VERSION
+                )
+                for statement in (*schema.TABLES, *_FUNCTIONS_AND_TRIGGERS):
                     session.execute(statement)
             rows = session.execute("SELECT id FROM ledgers WHERE name = :name", name=self.name)
             if rows:
                 return rows[0][0]
             ((number,),) = session.execute("SELECT coalesce(max(id), 0) + 1 FROM ledgers")
-            insert_header(session, replace(header, name=self.name, number=number))
+            schema.insert_header(session, replace(header, name=self.name, number=number))
             session.commit()
             return number
 
@@ -404,11 +346,11 @@ class PostgresStorage:
             try:
                 _engine(self._url, self.location).dispose()  # other connections may be broken too
                 with self._connected(number, _RECONNECT_SECONDS) as session:
-                    rows = select_charges(session, number, id_ - 1, id_)
+                    rows = schema.select_charges(session, number, id_ - 1, id_)
                 break
             except SQLAlchemyError:
                 if time.monotonic() > deadline:
-                    raise LedgerError(
+                    raise schema.LedgerError(
                         self._unusable(
                             "the connection was lost while a charge was written, and the server "
                             "cannot be reached to check whether the charge was recorded. It may "
@@ -418,18 +360,14 @@ class PostgresStorage:
                     ) from None
             time.sleep(0.2)
         if not rows or rows[0][-1] != hash_:
-            raise ConnectionLostError(
+            raise schema.ConnectionLostError(
                 self._unusable("the connection was lost, and the charge was not recorded")
             )
 
     @contextmanager
-    def _connected(
-        self, lock: int | None = None, wait: float | None = None
-    ) -> Iterator[PostgresSession]:
-        """Open a transaction that is rolled back unless it commits.
-
-        `lock` is the number of a budget to lock, and `wait` the lock timeout in seconds.
-        """
+    def _connected(self, lock: int | None = None, wait: float | None = None) -> Iterator[Any]:
+        """Open a transaction that is rolled back unless it commits."""
+        # `lock` is the number of a budget to lock, and `wait` the lock timeout in seconds.
         begin = _BEGIN
         if lock is not None:
             begin += "" if wait is None else f"; SET LOCAL lock_timeout = {1000 * wait:.0f}"
@@ -468,20 +406,19 @@ class PostgresStorage:
         # Errors of the driver are not chained: they could show the arguments of its functions.
         try:
             yield
-        except UnusableError as error:
-            raise LedgerError(self._unusable(str(error))) from None
+        except schema.UnusableError as error:
+            raise schema.LedgerError(self._unusable(str(error))) from None
         except (SQLAlchemyError, psycopg.Error) as error:
             if isinstance(error, DBAPIError) and _may_retry(error):
-                raise ConnectionLostError(
+                raise schema.ConnectionLostError(
                     self._unusable("the connection was lost, and nothing was written")
                 ) from None
-            raise LedgerError(self._unusable(self._reason(error))) from None
+            raise schema.LedgerError(self._unusable(self._reason(error))) from None
 
     def _reason(self, error: Exception) -> str:
         cause = error.orig if isinstance(error, DBAPIError) else error
         state = getattr(cause, "sqlstate", None)
-        lines = str(cause).strip().splitlines() or [type(cause).__name__]
-        reason = lines[0].strip()
+        reason = (str(cause).strip().splitlines() or [type(cause).__name__])[0].strip()
         if state == "55P03":
             return f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
         if state == "42501":

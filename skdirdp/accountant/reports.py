@@ -27,19 +27,8 @@ from ..reporting.statements import (
     terms,
     visible,
 )
-from .codec import (
-    FORMATS,
-    Entry,
-    allowed_relations,
-    decode,
-    describe_parameters,
-    entries_of,
-    export_format,
-    is_allowed,
-    is_merged,
-    protected_unit,
-    read_export,
-)
+from . import codec
+from .codec import Entry, decode
 from .limits import Limit, Spending, compose, in_percent
 from .schema import (
     RECORD,
@@ -126,7 +115,7 @@ class History(list[Mapping[str, Any]]):
 
     def _totals(self) -> list[float] | None:
         if self._running_total is not None and 0 < len(self) <= self._SHOWN:
-            with suppress(ValueError):  # a ledger without a total, or out of reach
+            with suppress(ValueError):  # an unreachable ledger, or one without a total
                 return self._running_total(after=range(1, len(self) + 1))
         return None
 
@@ -163,11 +152,9 @@ class History(list[Mapping[str, Any]]):
         widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
 
         def line(cells: Iterable[str]) -> str:
-            padded = [
-                cell.rjust(width) if name in self._NUMBERS else cell.ljust(width)
-                for name, cell, width in zip(columns, cells, widths, strict=True)
-            ]
-            return "  ".join(padded).rstrip()
+            sides = [">" if name in self._NUMBERS else "<" for name in columns]
+            each = zip(cells, sides, widths, strict=True)
+            return "  ".join(f"{cell:{side}{width}}" for cell, side, width in each).rstrip()
 
         text = [line(columns), line("-" * width for width in widths), *map(line, rows)]
         if len(self) > self._SHOWN:
@@ -192,12 +179,11 @@ def _both_ends(rows: Sequence[Any], most: int) -> list[tuple[int, Any]]:
 
 
 def history_row(charge: Charge, limit: Limit) -> HistoryRow:
-    """Return the row of a charge in the history."""
     mechanism = decode(charge.spec)
     stored = {
         "time": charge.time,
         "mechanism": type(mechanism).__name__,
-        "parameters": describe_parameters(mechanism),
+        "parameters": codec.describe_parameters(mechanism),
         "adjacency": mechanism.adjacency,
         "user": charge.user or None,
         "releases": charge.releases * getattr(mechanism, "releases", 1),
@@ -206,13 +192,11 @@ def history_row(charge: Charge, limit: Limit) -> HistoryRow:
         "part": charge.split.part if charge.split else None,
     }
     kinds = ((charge.spec, charge.releases),)
-    return HistoryRow(stored, partial(_epsilon_together, kinds, limit.delta, limit.order))
+    return HistoryRow(stored, partial(_joint_epsilon, kinds, limit.delta, limit.order))
 
 
 @lru_cache(maxsize=1 << 14)
-def _epsilon_together(
-    kinds: tuple[tuple[str, int], ...], delta: float, order: float | None
-) -> float:
+def _joint_epsilon(kinds: tuple[tuple[str, int], ...], delta: float, order: float | None) -> float:
     """Return the cost of charges alone, at a delta or order."""
     composition = compose(kinds)
     return composition.epsilon(delta) if order is None else float(composition.rdp(order))
@@ -278,7 +262,7 @@ class ReportsMixin:
         str
             The path of the file.
         """
-        return pages.write(path, FORMATS[export_format(path)](self))
+        return pages.write(path, codec.FORMATS[codec.export_format(path)](self))
 
     @classmethod
     def from_export(
@@ -301,7 +285,7 @@ class ReportsMixin:
         -------
         PrivacyAccountant
         """
-        parameters, entries = read_export(export)
+        parameters, entries = codec.read_export(export)
         relations = [decode(entry.charge.spec).adjacency for entry in entries]
         if not is_record(parameters.get("unit")) and not all(map(is_person_level, relations)):
             parameters["unit"] = None  # written when the unit was only a name
@@ -360,23 +344,21 @@ class ReportsMixin:
                 f"{there!r} there. Nothing was merged"
             )
         # Read before anything is locked for writing: two ledgers may be merged into each other.
-        entries = entries_of(theirs.identity, other._charges())  # type: ignore[attr-defined]
-        return _append_entries(accountant, entries)
+        charges = other._charges()  # type: ignore[attr-defined]
+        return _append_entries(accountant, codec.entries_of(theirs.identity, charges))
 
     def _repr_html_(self) -> str:
         try:
             return str(_card(self))
-        except ValueError:  # a ledger out of reach, or without a total
+        except ValueError:  # an unreachable ledger, or one without a total
             return str(tag("div", repr(self)))
 
 
 def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = False) -> int:
-    """Append the entries that a ledger lacks, and return their number; an error undoes it.
-
-    Made releases are recorded even beyond the limit. But an adaptive limit must have decided on
-    all charges: of two separate ledgers, neither stopped charges that exceed the limit together.
-    With `copy`, a ledger without charges becomes the copy of one with the same limit.
-    """
+    """Append the entries that a ledger lacks, and return their number; an error undoes it."""
+    # Releases that were made are recorded even beyond the limit. An adaptive limit, however, must
+    # have admitted every charge, because the charges of two ledgers may exceed it together. With
+    # `copy`, a ledger without charges becomes the copy of one with the same limit.
     with accountant._ledger.writing() as transaction:
         copy = copy and transaction.n_entries == 0
         new = transaction.append_new(entries, is_copy=copy)
@@ -388,7 +370,7 @@ def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = F
             )
         spent = Spending().plus(transaction.sums())
         declared = accountant._ledger.header.adjacency
-        refused = [each for each in spent.adjacencies if not is_allowed(each, declared)]
+        refused = [each for each in spent.adjacencies if not codec.is_allowed(each, declared)]
         if refused or len(spent.adjacencies) > 1:
             found = " and ".join(map(repr, spent.adjacencies))
             wanted = f", declared for {declared!r}" if refused else ""
@@ -404,17 +386,14 @@ def _append_entries(accountant: Any, entries: Iterable[Entry], *, copy: bool = F
 
 
 def _facts(accountant: Any) -> LedgerFacts:
-    """Return the facts of the statement."""
     accountant._spent()  # raises for charges beyond the limit
     charges = accountant._charges()
-    if charges:
-        adjacency = decode(charges[0].spec).adjacency
-    else:
-        declared = accountant._ledger.header.adjacency or RECORD
-        adjacency = accountant.adjacency or allowed_relations(declared)[0]
-    unit = protected_unit(charges, adjacency, accountant._ledger.header)
+    header = accountant._ledger.header
+    declared = accountant.adjacency or codec.allowed_relations(header.adjacency or RECORD)[0]
+    adjacency = decode(charges[0].spec).adjacency if charges else declared
+    unit = codec.protected_unit(charges, adjacency, header)
     delta, adaptive = accountant.delta, accountant.adaptive
-    admitted = not any(map(is_merged, charges))
+    admitted = not any(map(codec.is_merged, charges))
     limit = None
     if accountant.epsilon is not None:
         limit = Claim(accountant.epsilon, delta, accountant.order, adjacency, unit)
@@ -428,10 +407,8 @@ def _facts(accountant: Any) -> LedgerFacts:
 
 
 def limit_text(accountant: Any) -> str:
-    """Describe the limit."""
-    if accountant.epsilon is None:
-        return "none"
-    return f"ε = {number(accountant.epsilon)} at {_terms(accountant)}"
+    limit = accountant.epsilon
+    return "none" if limit is None else f"ε = {number(limit)} at {_terms(accountant)}"
 
 
 def _terms(accountant: Any) -> str:
@@ -450,7 +427,6 @@ def used_epsilon(accountant: Any) -> float:
 
 
 def is_within_limit(accountant: Any, used: float) -> bool:
-    """Return whether the used part is within the limit."""
     return accountant.epsilon is None or used <= accountant.epsilon * (1 + _ROUNDING)
 
 
@@ -458,12 +434,9 @@ def spending_texts(accountant: Any) -> list[tuple[str, str]]:
     """Describe the total and the used and remaining parts of the limit, as names and strings."""
     used = used_epsilon(accountant)
     if accountant._limit.is_share:
-        spent, left = in_percent(used / accountant.epsilon)
-        return [
-            ("total", f"{limit_text(accountant)}, the limit" if len(accountant) else "ε = 0"),
-            ("used", f"{spent} of the limit"),
-            ("left", f"{left} of the limit"),
-        ]
+        shares = zip(("used", "left"), in_percent(used / accountant.epsilon), strict=True)
+        total = f"{limit_text(accountant)}, the limit" if len(accountant) else "ε = 0"
+        return [("total", total), *((name, f"{share} of the limit") for name, share in shares)]
     texts = [("used", f"ε = {rounded_up(used)} at {_terms(accountant)}")]
     if accountant.epsilon is not None:
         difference = max(accountant.epsilon - used, 0.0) if math.isfinite(used) else 0.0
@@ -472,7 +445,7 @@ def spending_texts(accountant: Any) -> list[tuple[str, str]]:
 
 
 def _strength_note(accountant: Any) -> str:
-    """Return what the numbers of a ledger's page refer to."""
+    """Explain what the numbers on the page of a ledger refer to."""
     note = "Only publications that are charged to this ledger are counted."
     if accountant._limit.is_share:
         spent, _ = in_percent(used_epsilon(accountant) / accountant.epsilon)
@@ -485,50 +458,41 @@ def _strength_note(accountant: Any) -> str:
 
 
 def _page(accountant: Any) -> str:
-    """Return the HTML page of a ledger."""
-    charges = accountant._charges()
+    charges, stated = accountant._charges(), _facts(accountant)
     facts = [("limit", limit_text(accountant)), *spending_texts(accountant)]
     facts.append(("charges", str(len(charges))))
     if charges:
-        facts.append(("protected change", _facts(accountant).total.against))
+        facts.append(("protected change", stated.total.against))
     if accountant.unit is not None:
         facts.append(("unit", shortened(declared_unit(accountant._ledger.header))))
     facts.append(("budgets", plan_text(accountant)))
     if charges:
         first, last = (f"{charges[i].time:%Y-%m-%d}" for i in (0, -1))
         facts.append(("first and last charge", first if first == last else f"{first} – {last}"))
-    stated = _facts(accountant)
     warnings = []
     if not is_within_limit(accountant, used_epsilon(accountant)):
         warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
         warnings.append("The ledger has no limit: it records charges and rejects none.")
-    body = []
+    body = [pages.not_covered(warnings), pages.statement(ledger_statement(stated))]
+    body.append(pages.facts(facts))
     if charges:
-        body.append(
-            pages.in_plain_words(
-                stated.claim, accountant, what="what was published", note=_strength_note(accountant)
-            )
-        )
-    body.append(pages.not_covered(warnings))
-    body += [pages.statement(ledger_statement(stated)), pages.facts(facts)]
-    if charges:
+        note, what = _strength_note(accountant), "what was published"
+        body.insert(0, pages.in_plain_words(stated.claim, accountant, what=what, note=note))
         body += [
             pages.section("What was spent", _spending_plot(accountant, charges)),
             pages.section("The privacy profile", _profile_plot(accountant, charges)),
             pages.section("On what, and by whom", *_groups_table(accountant, charges)),
             pages.section("The charges", _charges_table(accountant)),
         ]
-    command = f"skdirdp ledger verify --expect {accountant.anchor()}"
-    later = " checks later that no charge up to now is missing or was changed."
+    command = tag("code", f"skdirdp ledger verify --expect {accountant.anchor()}")
     items = [
         ("Stored in ", tag("code", without_password(str(accountant.path))), "."),
         ("Its identity is ", tag("code", accountant._ledger.identity), "."),
         (f"Checked for this page: {plural(accountant.verify(), 'charge')}, all intact.",),
-        (tag("code", command), later),
+        (command, " checks later that no charge up to now is missing or was changed."),
     ]
-    ledger = tag("ul", *(tag("li", *item) for item in items))
-    body.append(pages.section("The ledger", ledger))
+    body.append(pages.section("The ledger", tag("ul", *(tag("li", *item) for item in items))))
     return pages.page(_title(accountant) or "Privacy budget of a data set", body)
 
 
@@ -586,8 +550,8 @@ def _groups_table(accountant: Any, charges: Sequence[Charge]) -> list[Markup]:
     columns = ["label", "by", "split", "charges", "releases", "first", "last", "ε together"]
     rows: list[tuple[Any, ...]] = []
     for (label, user, split, _), group in shown[:_ROWS]:
-        dates = (f"{group[0].time:%Y-%m-%d}", f"{group[-1].time:%Y-%m-%d}")
         counts = (len(group), _n_releases(group))
+        dates = (f"{group[i].time:%Y-%m-%d}" for i in (0, -1))
         cost = _group_cost(group, accountant)
         rows.append((shortened(label), user, shortened(split), *counts, *dates, cost))
     if rest := [charge for _, group in shown[_ROWS:] for charge in group]:
@@ -611,7 +575,7 @@ def _group_cost(charges: Sequence[Charge], accountant: Any) -> str:
         return ""
     kinds = (tuple(sorted(part.items())) for part in parts.values())
     terms = (accountant.delta, accountant.order)
-    return rounded_up(max(_epsilon_together(each, *terms) for each in kinds))
+    return rounded_up(max(_joint_epsilon(each, *terms) for each in kinds))
 
 
 def _charges_table(accountant: Any) -> Markup:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from hashlib import sha256
+from importlib.resources import files
 from typing import Any
 
 from .._validation import check_real
@@ -230,97 +231,16 @@ def entry_hash(previous: str, entry: Sequence[Any]) -> str:
     return sha256(_json_text([previous, *entry]).encode("ascii")).hexdigest()
 
 
-# `split` and `part` are empty for charges on the whole data set. There is no table of sums:
-# totals are computed from the charges alone, so that nothing can disagree with them.
-TABLES = (
-    """
-    CREATE TABLE ledgers (
-        id INTEGER PRIMARY KEY,
-        identity TEXT NOT NULL UNIQUE,
-        created TEXT NOT NULL,
-        epsilon DOUBLE PRECISION,
-        delta DOUBLE PRECISION NOT NULL,
-        renyi_order DOUBLE PRECISION,
-        adaptive INTEGER NOT NULL CHECK (adaptive IN (0, 1)),
-        name TEXT UNIQUE,
-        adjacency TEXT,
-        unit TEXT,
-        origin TEXT
-    )
-    """,
-    """
-    CREATE TABLE charges (
-        ledger INTEGER NOT NULL REFERENCES ledgers (id),
-        id BIGINT NOT NULL,
-        time TEXT NOT NULL,
-        username TEXT,
-        entry_key TEXT NOT NULL,
-        spec TEXT NOT NULL,
-        releases BIGINT NOT NULL CHECK (releases >= 1),
-        label TEXT,
-        split TEXT NOT NULL,
-        part TEXT NOT NULL,
-        split_name TEXT,
-        split_by TEXT,
-        hash TEXT NOT NULL,
-        PRIMARY KEY (ledger, id),
-        UNIQUE (ledger, entry_key)
-    )
-    """,
-    # How many charges a ledger has, and the hash of the last: see `entry_hash`.
-    """
-    CREATE TABLE heads (
-        ledger INTEGER PRIMARY KEY REFERENCES ledgers (id),
-        entries BIGINT NOT NULL CHECK (entries >= 0),
-        hash TEXT NOT NULL
-    )
-    """,
-)
+def read_sql(name: str) -> list[str]:
+    """Return the statements of a file of this package, each after an empty line."""
+    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return [statement.strip() for statement in text.split("\n\n")[1:]]
 
+
+TABLES = read_sql("tables.sql")
 # A file is small and read as a whole: one tree for the table and its key.
-SQLITE_TABLES = [
-    sql.strip() + (" WITHOUT ROWID" if "PRIMARY KEY (" in sql else "") for sql in TABLES
-]
-# Triggers that raise an error: event and message by name.
-_REFUSALS = {
-    "charges_follow_the_last": (
-        """INSERT ON charges
-    WHEN NEW.id IS NOT (SELECT entries + 1 FROM heads WHERE ledger = NEW.ledger)""",
-        "a charge has to follow the last one",
-    ),
-    "charges_stay": ("DELETE ON charges", "a charge cannot be taken back"),
-    "charges_do_not_change": ("UPDATE ON charges", "a charge cannot be changed"),
-    "heads_stay": ("DELETE ON heads", "the head of a ledger cannot be removed"),
-    "heads_follow_charges": (
-        """UPDATE ON heads
-    WHEN NEW.ledger IS NOT OLD.ledger OR NEW.entries IS NOT OLD.entries + 1 OR NEW.hash IS NOT
-        (SELECT hash FROM charges WHERE ledger = NEW.ledger AND id = NEW.entries)""",
-        "the head of a ledger follows its charges",
-    ),
-    "ledgers_stay": ("DELETE ON ledgers", "limits cannot be removed"),
-    "ledgers_do_not_change": ("UPDATE ON ledgers", "limits cannot be changed"),
-    "ledgers_are_alone": (
-        """INSERT ON ledgers
-    WHEN EXISTS (SELECT 1 FROM ledgers)""",
-        "a file has one ledger",
-    ),
-}
-# A ledger stores this text, and it is compared when the ledger is checked. So keep every space.
-SQLITE_TRIGGERS = [
-    """
-    CREATE TRIGGER charges_move_the_head AFTER INSERT ON charges BEGIN
-        UPDATE heads SET entries = NEW.id, hash = NEW.hash WHERE ledger = NEW.ledger;
-    END
-    """,
-    *(
-        f"""
-    CREATE TRIGGER {name} BEFORE {event} BEGIN
-        SELECT RAISE(ABORT, '{message}');
-    END
-    """
-        for name, (event, message) in _REFUSALS.items()
-    ),
-]
+SQLITE_TABLES = [sql + (" WITHOUT ROWID" if "PRIMARY KEY (" in sql else "") for sql in TABLES]
+SQLITE_TRIGGERS = read_sql("sqlite_triggers.sql")
 
 _HEADER_COLUMNS = (
     "identity, created, epsilon, delta, renyi_order, adaptive, name, adjacency, unit, origin"
@@ -357,16 +277,11 @@ class Session(ABC):
 def insert_header(session: Session, header: Header) -> None:
     values = {**vars(header), **vars(header.limit), "adaptive": int(header.limit.adaptive)}
     del values["limit"]
-    session.execute(
-        f"INSERT INTO ledgers (id, {_HEADER_COLUMNS}) VALUES (:number, :identity, :created,"
-        " :epsilon, :delta, :order, :adaptive, :name, :adjacency, :unit, :origin)",
-        **values,
-    )
-    session.execute(
-        "INSERT INTO heads (ledger, entries, hash) VALUES (:ledger, 0, :hash)",
-        ledger=header.number,
-        hash=header_hash(header),
-    )
+    names = _HEADER_COLUMNS.replace("renyi_order", "order").split(", ")
+    marks = ", ".join(f":{name}" for name in ("number", *names))
+    session.execute(f"INSERT INTO ledgers (id, {_HEADER_COLUMNS}) VALUES ({marks})", **values)
+    sql = "INSERT INTO heads (ledger, entries, hash) VALUES (:ledger, 0, :hash)"
+    session.execute(sql, ledger=header.number, hash=header_hash(header))
 
 
 def select_header(session: Session, number: int) -> tuple[Header, int, str, tuple[str | None, str]]:
@@ -389,12 +304,9 @@ def select_header(session: Session, number: int) -> tuple[Header, int, str, tupl
 
 def insert_charge(session: Session, header: Header, entry: tuple[Any, ...], hash_: str) -> None:
     names = ", ".join(f":{name}" for name in ENTRY)
-    session.execute(
-        f"INSERT INTO charges (ledger, {_CHARGE_COLUMNS}, hash) VALUES (:ledger, {names}, :hash)",
-        ledger=header.number,
-        hash=hash_,
-        **dict(zip(ENTRY, entry, strict=True)),
-    )
+    values = dict(zip(ENTRY, entry, strict=True))
+    sql = f"INSERT INTO charges (ledger, {_CHARGE_COLUMNS}, hash) VALUES (:ledger, {names}, :hash)"
+    session.execute(sql, ledger=header.number, hash=hash_, **values)
     session.head = (header.identity, entry[0], hash_)
 
 

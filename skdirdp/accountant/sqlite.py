@@ -27,17 +27,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..reporting.redact import APPLICATION_ID, DRAFT, HEADER_BYTES, SQLITE_MAGIC, companion_of
-from .schema import (
-    SCHEMA_VERSION,
-    SQLITE_TABLES,
-    SQLITE_TRIGGERS,
-    Header,
-    LedgerError,
-    Session,
-    UnusableError,
-    header_hash,
-    insert_header,
-)
+from . import schema
 
 try:
     import fcntl
@@ -150,12 +140,10 @@ class FileLock:
                             file.close()
 
     def _wait_for_processes(self, write: bool, deadline: float) -> None:
-        """Lock the file. Without the permission to do so, read under SQLite's own locks.
-
-        Then no charge is committed while reading, so the stored head is not newer than the ledger.
-        If the file was replaced before it was locked, others lock a new one. A FileIO that is
-        lost closes itself, and so unlocks.
-        """
+        """Lock the file. Without the permission to do so, read under SQLite's own locks."""
+        # Then no charge is committed while reading, so the stored head is not newer than the
+        # ledger. If the file was replaced before it was locked, others lock a new one. A FileIO
+        # that is lost closes itself, and so unlocks.
         while True:
             try:
                 self._file = FileIO(self._open(), "r+")
@@ -164,7 +152,7 @@ class FileLock:
                     with suppress(OSError):
                         self._file = FileIO(os.open(self.path, _READ_ONLY), "r")
                     return
-                raise UnusableError(f"its lock {self.path}: {error.strerror}") from error
+                raise schema.UnusableError(f"its lock {self.path}: {error.strerror}") from error
             descriptor = self._file.fileno()
             for _ in _attempts(deadline, "process"):
                 if _flock(descriptor):
@@ -178,11 +166,9 @@ class FileLock:
             self._file = None
 
     def _open(self) -> int:
-        """Open the lock file, or create it with content that is on disk.
-
-        Later an empty lock counts as damaged. All users of the ledger may lock it, as SQLite
-        handles its journals.
-        """
+        """Open the lock file, or create it with content that is on disk."""
+        # Later an empty lock counts as damaged. All users of the ledger may lock it, as SQLite
+        # handles its journals.
         flags = _READ_ONLY | os.O_RDWR
         while True:
             with suppress(FileNotFoundError):
@@ -210,11 +196,9 @@ class FileLock:
         return False
 
     def stored_head(self) -> tuple[str, int, str] | None:
-        """Return the stored identity, number of charges and last hash of the ledger.
-
-        They are written after a commit, so they may be older than the ledger, but not newer. The
-        identity is empty for an empty lock. The result is None without a lock, as on Windows.
-        """
+        """Return the stored identity, number of charges and last hash of the ledger."""
+        # They are written after a commit, so they may be older than the ledger, but not newer. The
+        # identity is empty for an empty lock. The result is None without a lock, as on Windows.
         if self._file is None:
             return None
         try:
@@ -230,7 +214,7 @@ class FileLock:
                 return known
         except ValueError:
             pass
-        raise UnusableError(
+        raise schema.UnusableError(
             f"its lock {self.path} is damaged, or is a file of another program. {self.advice()}"
         )
 
@@ -264,7 +248,7 @@ def _flock(descriptor: int) -> bool:
         reason = f"it cannot be locked: {error.strerror}"
         if error.errno in _NO_LOCKS:
             reason = "its file system has no locks (flock); use a local disk, or PostgreSQL"
-        raise UnusableError(reason) from error
+        raise schema.UnusableError(reason) from error
 
 
 def _attempts(deadline: float, who: str) -> Iterator[None]:
@@ -273,7 +257,7 @@ def _attempts(deadline: float, who: str) -> Iterator[None]:
     while True:
         yield
         if time.monotonic() > deadline:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"another {who} kept it locked for more than {BUSY_SECONDS:g} seconds"
             )
         time.sleep(pause)
@@ -290,7 +274,7 @@ def file_lock(path: str) -> FileLock:
         return _LOCKS.setdefault(path, _LOCKS.get(path) or FileLock(path))
 
 
-class SQLiteSession(Session):
+class SQLiteSession(schema.Session):
     """Transaction on the file."""
 
     def __init__(self, connection: sqlite3.Connection, lock: FileLock):
@@ -319,11 +303,11 @@ class SQLiteSession(Session):
             return None
         seen, entries, head = known
         if not seen and self.execute("SELECT 1 FROM heads WHERE entries > 0"):
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"its lock {self._lock.path} is empty, and it has charges. {self._lock.advice()}"
             )
         if seen != identity and entries > 0:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"it is another ledger than the one with {entries} charges that was here before. "
                 f"Put that one back; or, to use this one here, remove {self._lock.path}"
             )
@@ -336,9 +320,9 @@ class SQLiteSession(Session):
     def check_structure(self) -> None:
         ((damage,),) = self.execute("PRAGMA integrity_check(1)")
         if damage != "ok":
-            raise UnusableError(f"it is damaged: {damage.splitlines()[-1]}")
+            raise schema.UnusableError(f"it is damaged: {damage.splitlines()[-1]}")
         if _schema(self.connection) != _expected_schema():
-            raise UnusableError("its tables or triggers were changed")
+            raise schema.UnusableError("its tables or triggers were changed")
 
 
 class SQLiteStorage:
@@ -356,7 +340,7 @@ class SQLiteStorage:
         """Return the number of the ledger, or None if there is none yet."""
         with self._ledger_errors():
             if len(os.fsencode(os.path.basename(self.location))) > _MAX_NAME_BYTES:
-                raise UnusableError(f"its name must have at most {_MAX_NAME_BYTES} bytes")
+                raise schema.UnusableError(f"its name must have at most {_MAX_NAME_BYTES} bytes")
             exists = os.path.exists(self.location)
             if exists:
                 # A lock must not be created next to a foreign file.
@@ -370,7 +354,7 @@ class SQLiteStorage:
     def missing(self) -> str:
         return self._unusable(_MISSING)
 
-    def create(self, header: Header) -> int:
+    def create(self, header: schema.Header) -> int:
         """Create the ledger atomically, unless another process does; return its number."""
         with self._ledger_errors(), self._lock.held(write=True):
             if not os.path.exists(self.location):
@@ -378,47 +362,41 @@ class SQLiteStorage:
                 draft = self.location + DRAFT
                 try:
                     _write_empty(draft, header)
-                    self._lock.store_head(header.identity, 0, header_hash(header))
+                    self._lock.store_head(header.identity, 0, schema.header_hash(header))
                     _rename_draft(draft, self.location)
                 except OSError as error:
-                    raise UnusableError(error.strerror or str(error)) from error
+                    raise schema.UnusableError(error.strerror or str(error)) from error
                 finally:
                     with suppress(OSError):  # a name that is too long, for example
                         _remove(draft)
         return 1
 
     def _check_free(self) -> None:
-        """Raise an error if a new ledger could replace another or be confused with its files.
-
-        SQLite would apply an existing journal to the new ledger, or remove it.
-        """
+        """Raise an error if a new ledger could replace another or be confused with its files."""
+        # SQLite would apply an existing journal to the new ledger, or remove it.
         known = self._lock.stored_head()
         if known is not None and known[1] > 0:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"a ledger with {known[1]} charges was here, and its file is gone; it is not "
                 f"replaced by an empty one. To start again, remove {self._lock.path}"
             )
         if self.location.endswith(DRAFT):
-            raise UnusableError(f"names that end in {DRAFT} are reserved for new ledgers")
+            raise schema.UnusableError(f"names that end in {DRAFT} are reserved for new ledgers")
         ledger = companion_of(self.location)
         if ledger is not None:
-            raise UnusableError(f"the ledger {ledger} uses a file of this name")
+            raise schema.UnusableError(f"the ledger {ledger} uses a file of this name")
         for ending in ("-journal", "-wal"):
             if os.path.lexists(self.location + ending):
-                raise UnusableError(
-                    f"{self.location}{ending} exists and belongs to another database; use another "
-                    "name, or move that file"
-                )
+                other = f"{self.location}{ending} exists and belongs to another database"
+                raise schema.UnusableError(f"{other}; use another name, or move that file")
 
     @contextmanager
     def transaction(self, number: int, *, write: bool) -> Iterator[SQLiteSession]:
-        """Open a consistent view. It is on disk after an exit without error; else unchanged.
-
-        The file is checked before SQLite opens it, which would roll back another database's
-        journal, and inside the lock, because closing a file drops SQLite's own locks in this
-        process. IMMEDIATE locks for writing before the first read, so that the values read are
-        still valid when writing, even if another program ignores our lock.
-        """
+        """Open a consistent view. It is on disk after an exit without error; else unchanged."""
+        # The file is checked before SQLite opens it, which would roll back another database's
+        # journal, and inside the lock, because closing a file drops SQLite's own locks in this
+        # process. IMMEDIATE locks for writing before the first read, so that the values read are
+        # still valid when writing, even if another program ignores our lock.
         with self._ledger_errors(), self._lock.held(write=write):
             _check_file(self.location)
             with closing(_connect(self.location, self._survives_power_loss)) as connection:
@@ -439,26 +417,24 @@ class SQLiteStorage:
         """Convert every error to a LedgerError that names the file."""
         try:
             yield
-        except UnusableError as error:
-            raise LedgerError(self._unusable(str(error))) from error.__cause__
+        except schema.UnusableError as error:
+            raise schema.LedgerError(self._unusable(str(error))) from error.__cause__
         except sqlite3.Error as error:
             reason = f"another process kept it locked for more than {BUSY_SECONDS:g} seconds"
             if "locked" not in str(error):
                 reason = _FILE_CONTENT.sub("", str(error))
-            raise LedgerError(self._unusable(reason)) from error
+            raise schema.LedgerError(self._unusable(reason)) from error
 
     def _unusable(self, reason: str) -> str:
         return f"the ledger {self.location} cannot be used: {reason}; the file is left unchanged"
 
 
 def _connect(path: str, survives_power_loss: bool = True) -> sqlite3.Connection:
-    """Open an existing file (mode=rw never creates one) with the rollback journal.
-
-    With a write-ahead log, charges may be in a second file after a crash, and a copy of the ledger
-    alone loses them; nor does it work on network file systems. EXTRA waits for the disk at every
-    commit, also for the directory entry of the removed journal; otherwise a power failure could
-    undo a commit. OFF is safe against everything else: commits of a killed process stay.
-    """
+    """Open an existing file (mode=rw never creates one) with the rollback journal."""
+    # With a write-ahead log, charges may be in a second file after a crash, and a copy of the
+    # ledger alone loses them; nor does it work on network file systems. EXTRA waits for the disk at
+    # every commit, also for the directory entry of the removed journal; otherwise a power failure
+    # could undo a commit. OFF is safe against everything else: commits of a killed process stay.
     uri = f"file:{quote(os.fsencode(path))}?mode=rw"
     connection = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
     _run(connection, f"PRAGMA synchronous = {'EXTRA' if survives_power_loss else 'OFF'}")
@@ -471,24 +447,22 @@ def _run(
     try:
         return connection.execute(sql, values or {}).fetchall()
     except (UnicodeDecodeError, MemoryError) as error:
-        raise UnusableError("it is damaged: its content cannot be read") from error
+        raise schema.UnusableError("it is damaged: its content cannot be read") from error
 
 
 def _check_file(path: str) -> None:
-    """Check names and format of a ledger file; the caller holds its lock.
-
-    Each hard link would have its own lock and its own journal: after a crash, the journal of one
-    name undoes charges made under the other.
-    """
+    """Check names and format of a ledger file; the caller holds its lock."""
+    # Each hard link would have its own lock and its own journal: after a crash, the journal of one
+    # name undoes charges made under the other.
     with suppress(OSError):
         names = os.stat(path).st_nlink
         if names > 1:
-            raise UnusableError(
+            raise schema.UnusableError(
                 f"the file has {names} names (hard links). Keep the name under which the ledger "
                 "was used last and remove the others; use copies elsewhere"
             )
     if _check_format(path)[18:20] != _ROLLBACK_JOURNAL:
-        raise UnusableError(
+        raise schema.UnusableError(
             "it has a write-ahead log, with which charges can be in another file; "
             "PRAGMA journal_mode = DELETE reverts that"
         )
@@ -500,29 +474,29 @@ def _check_format(path: str) -> bytes:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_WAIT)) as file:
             header = file.read(HEADER_BYTES)
     except FileNotFoundError:
-        raise UnusableError(_MISSING) from None
+        raise schema.UnusableError(_MISSING) from None
     except OSError as error:
-        raise UnusableError(error.strerror or str(error)) from error
+        raise schema.UnusableError(error.strerror or str(error)) from error
     if len(header) < HEADER_BYTES:
-        raise UnusableError(f"it is truncated or not a ledger: {len(header)} bytes long")
+        raise schema.UnusableError(f"it is truncated or not a ledger: {len(header)} bytes long")
     if not header.startswith(SQLITE_MAGIC):
-        raise UnusableError("it is not an SQLite database")
+        raise schema.UnusableError("it is not an SQLite database")
     if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise UnusableError("it is an SQLite database of another program")
+        raise schema.UnusableError("it is an SQLite database of another program")
     version = int.from_bytes(header[60:64], "big")
-    if version != SCHEMA_VERSION:
-        raise UnusableError(
+    if version != schema.SCHEMA_VERSION:
+        raise schema.UnusableError(
             f"its schema has version {version}, but this version of skdirdp supports "
-            f"{SCHEMA_VERSION}; use the version of skdirdp that wrote it, or a newer one"
+            f"{schema.SCHEMA_VERSION}; use the version of skdirdp that wrote it, or a newer one"
         )
     return header
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
-    for statement in (*SQLITE_TABLES, *SQLITE_TRIGGERS):
+    for statement in (*schema.SQLITE_TABLES, *schema.SQLITE_TRIGGERS):
         connection.execute(statement)
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute(f"PRAGMA user_version = {schema.SCHEMA_VERSION}")
 
 
 def _schema(connection: sqlite3.Connection) -> set[tuple[Any, ...]]:
@@ -536,7 +510,7 @@ def _expected_schema() -> set[tuple[Any, ...]]:
         return _schema(connection)
 
 
-def _write_empty(path: str, header: Header) -> None:
+def _write_empty(path: str, header: schema.Header) -> None:
     """Write a ledger without charges that only its owner can read or write."""
     _remove(path)  # left by a process that was killed: the creator of a ledger holds the lock
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -544,7 +518,7 @@ def _write_empty(path: str, header: Header) -> None:
         connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute("BEGIN")
         _make_tables(connection)
-        insert_header(SQLiteSession(connection, FileLock(path)), header)
+        schema.insert_header(SQLiteSession(connection, FileLock(path)), header)
         connection.execute("COMMIT")
 
 

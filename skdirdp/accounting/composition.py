@@ -241,8 +241,7 @@ class _SmallProduct(DirectionCurves):
     def holds(self, epsilon: float, delta: float) -> bool:
         # A Renyi bound is fast, and sufficient while delta is far from its limit.
         if self.failure == 0:
-            divergence = self.rdp(_QUICK_ORDERS)
-            bounds = renyi_log_delta(_QUICK_ORDERS, divergence, epsilon)
+            bounds = renyi_log_delta(_QUICK_ORDERS, self.rdp(_QUICK_ORDERS), epsilon)
             if np.min(bounds) <= np.log(delta):
                 return True
         return float(_delta(self.log_delta(np.array([epsilon])))[0]) <= delta
@@ -312,10 +311,8 @@ class _SmallProduct(DirectionCurves):
 
 
 def _enumerated_log_delta(profile: Pairs, epsilon: Floats) -> Floats | None:
-    """Sum a profile over the total losses of randomised responses: docs/theory.md, section 3.
-
-    Return None without responses, with too many, or if there is more than one other pair.
-    """
+    """Sum a profile over the total losses of randomised responses: docs/theory.md, section 3."""
+    # Return None without responses, with too many, or if there is more than one other pair.
     responses = tuple(part for part in profile if part[0].losses is not None)
     others = [part for part in profile if part[0].losses is None]
     if not responses or sum(count for _, count in others) > 1:
@@ -353,8 +350,7 @@ def _response_totals(responses: Pairs, most: int) -> tuple[Floats, Floats] | Non
         rounding = 1e-15 * len(values) * (2 * gammaln(k + 1) - of_outcome + 1)
         losses = np.add.outer(losses, numbers @ np.asarray(values)).ravel()
         logs = np.add.outer(logs, of_orders + of_outcome + rounding).ravel()
-    n_terms = sum(n for n, _ in sizes)
-    return losses + 1e-15 * n_terms * np.max(np.abs(losses)), logs
+    return losses + 1e-15 * sum(n for n, _ in sizes) * np.max(np.abs(losses)), logs
 
 
 _small_product = lru_cache(maxsize=256)(_SmallProduct)
@@ -396,9 +392,7 @@ def _renyi_bound(curves: Curves, delta: float) -> float:
     return max(_best_order(curves, renyi_epsilon, delta), 0.0)
 
 
-def _best_order(
-    curves: Curves, convert: Callable[[Floats, Floats, float], Floats], argument: float
-) -> float:
+def _best_order(curves: Curves, convert: Callable[..., Floats], argument: float) -> float:
     """Smallest value of ``convert(order, divergence, argument)`` over many valid orders."""
     if not curves:
         return -np.inf

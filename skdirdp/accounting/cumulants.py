@@ -13,15 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import zeta
 
-from ..numerics.conservative import (
-    ALIASING,
-    INVERSION_ROUNDING,
-    ROUGH_TILT,
-    TIGHT,
-    TRUNCATION,
-    bromwich_step,
-    chernoff_bound,
-)
+from ..numerics import conservative
 from .pairs import RENYI_ROUNDING, Floats, LaplacePair, PureDPPair, dirichlet_cumulant
 
 #: Fraction of the radius of convergence up to which a series is used.
@@ -111,8 +103,7 @@ def family_series(family: str, values: Floats, scale: float) -> Series:
         (chosen,) = np.nonzero((ratio > lower) & (ratio <= upper))
         for start in range(0, chosen.size, _BLOCK):
             block = chosen[start : start + _BLOCK]
-            each = [row[block] for row in (*values, ratio)]
-            total = total + _block_series(family, scale, terms, *each)
+            total = total + _block_series(family, scale, terms, values[:, block], ratio[block])
         lower = upper
     return total
 
@@ -123,16 +114,9 @@ def _inverse_radius(family: str, values: Floats) -> Floats:
     return step / (prior + step / 2) if family in ODD_SIGNS else step / (np.pi / 2)
 
 
-def _block_series(
-    family: str,
-    scale: float,
-    terms: int,
-    step: Floats,
-    prior: Floats,
-    counts: Floats,
-    ratio: Floats,
-) -> Series:
+def _block_series(family: str, scale: float, terms: int, values: Floats, ratio: Floats) -> Series:
     """Series of pairs that need equally many terms."""
+    step, prior, counts = values
     even, odd = np.zeros(TERMS), np.zeros(TERMS)
     k = _POWERS[:terms, np.newaxis]
     x = (ratio if family in ODD_SIGNS else step * scale) ** 2
@@ -171,10 +155,8 @@ def _laplace_terms(shift: Floats, x: Floats, counts: Floats, terms: int) -> list
 
 
 def _scaled_zeta(power: np.ndarray, m: Floats) -> np.ndarray:
-    """Scaled Hurwitz zeta function ``m^power zeta(power, m)``, for positive m.
-
-    It is at least 1, at most ``1 + m / (power - 1)``, and decreases in the power.
-    """
+    """Scaled Hurwitz zeta function ``m^power zeta(power, m)``, for positive m."""
+    # It is at least 1, at most ``1 + m / (power - 1)``, and decreases in the power.
     small, large = m < 1, m > _LARGE
     middle = np.where(small | large, 1.0, m)
     values = middle**power * zeta(power.astype(float), middle)
@@ -204,14 +186,9 @@ class CondensedPairs:
     residual_pairs: Kinds  # pairs in neither series, evaluated one by one
 
     def __add__(self, more: "CondensedPairs") -> "CondensedPairs":
-        return CondensedPairs(
-            self.scale,
-            self.smooth + more.smooth,
-            self.bounded + more.bounded,
-            self.squares + more.squares,
-            max(self.largest, more.largest),
-            merge_kinds(self.residual_pairs, more.residual_pairs),
-        )
+        sums = self.smooth + more.smooth, self.bounded + more.bounded, self.squares + more.squares
+        residual = merge_kinds(self.residual_pairs, more.residual_pairs)
+        return CondensedPairs(self.scale, *sums, max(self.largest, more.largest), residual)
 
     @cached_property
     def error(self) -> float:
@@ -270,7 +247,7 @@ def condense(kinds: Kinds, squares: float, scale: float) -> CondensedPairs:
             smooth = smooth + series
         else:
             bounded = bounded + series
-            largest = max(largest, float(np.max(inside[0], initial=0.0)))
+            largest = float(np.max(inside[0], initial=largest))
     return CondensedPairs(scale, smooth, bounded, squares, largest, residual)
 
 
@@ -332,7 +309,6 @@ class Contour:
         return self.tilt + 1j * np.append(0.0, self.u)
 
     def plus(self, kinds: Kinds, squares: float) -> "Contour":
-        """Return the contour with more pairs."""
         more = condense(kinds, squares, self.condensed.scale)
         smooth, bounded = sum_cumulants(more.residual_pairs, self.nodes, rough=False)
         return replace(
@@ -354,12 +330,12 @@ class Contour:
         cumulant = smooth + bounded
         growth = float(cumulant[0].real) - c * epsilon
         # If the growth is large, cancellation makes the result inaccurate.
-        if not (abs(growth) < np.inf and growth < ALIASING):
+        if not (abs(growth) < np.inf and growth < conservative.ALIASING):
             return 0.0, False
-        allowance = INVERSION_ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
+        allowance = conservative.INVERSION_ROUNDING + 1e-14 * (abs(growth) + c * abs(epsilon))
         # The phase of a pair with atoms grows with its loss times the node.
         allowance += condensed.error + 1e-15 * (self.releases + float(np.abs(self.bounded).max()))
-        chernoff = chernoff_bound(growth, c) + allowance
+        chernoff = conservative.chernoff_bound(growth, c) + allowance
         if allowance > 1:
             return float(min(chernoff, 0.0)), False
         values = np.exp(cumulant[1:] - t[1:] * epsilon - growth) / (t[1:] * (1 + t[1:]))
@@ -377,15 +353,14 @@ class Contour:
         if not 0 < total < np.inf:  # rounding errors dominate
             return float(min(chernoff, 0.0)), False
         inverted = growth + np.log(step / np.pi * total) + allowance
-        return float(min(inverted, chernoff, 0.0)), rest < TIGHT * total
+        return float(min(inverted, chernoff, 0.0)), rest < conservative.TIGHT * total
 
     def with_tail_bound(self, kinds: Kinds) -> "Contour":
-        """Add bounds for the nodes beyond the last one if losses with atoms require them.
-
-        Their characteristic functions do not decrease, but Poisson's formula needs only the moduli
-        at the nodes, each at most the product of some of its factors. Beyond all nodes, the bound
-        comes from an added Gaussian pair, which is valid: a product dominates its factors.
-        """
+        """Add bounds for the nodes beyond the last one if losses with atoms require them."""
+        # Their characteristic functions do not decrease, but Poisson's formula needs only the
+        # moduli at the nodes, each at most the product of some of its factors. Beyond all nodes,
+        # the bound comes from an added Gaussian pair, which is valid: a product dominates its
+        # factors.
         atoms = {family: values for family, values in kinds.items() if family not in ODD_SIGNS}
         condensed, c, end, step = self.condensed, self.tilt, self.u[-1], self.u[0]
         smooth = condensed.smooth(self.nodes[[0, -1]]) + self.smooth[[0, -1]]
@@ -416,34 +391,30 @@ class Contour:
         return float((np.exp(modulus) / u**2).sum()) + beyond
 
 
-def new_contour(
-    condensed: CondensedPairs, grid: Floats, log_bound: Floats
-) -> tuple[Contour | None, bool]:
+def new_contour(pairs: CondensedPairs, grid: Floats, bound: Floats) -> tuple[Contour | None, bool]:
     """Create the contour through the best tilt, and return whether the scale was large enough."""
-    best = int(np.argmin(log_bound))
+    best = int(np.argmin(bound))
     c = float(grid[best])
-    if not np.isfinite(log_bound[best]):
+    if not np.isfinite(bound[best]):
         return None, True
-    step = bromwich_step(grid, log_bound)
-    end = np.sqrt(max(condensed.scale**2 - (c + 0.5) ** 2, 0.0))
+    step = conservative.bromwich_step(grid, bound)
+    end = np.sqrt(max(pairs.scale**2 - (c + 0.5) ** 2, 0.0))
     n_nodes = int(min(end / step, _MAX_NODES))
     if n_nodes < 1:
         return None, False
-    releases = count_releases(condensed.residual_pairs)
-    rough = releases * (1 + c) < ROUGH_TILT
-    smooth, bounded, start, done = [], [], 0, False
+    releases = count_releases(pairs.residual_pairs)
+    rough = releases * (1 + c) < conservative.ROUGH_TILT
+    parts, start, done = [], 0, False
     while not done and start <= n_nodes:
         j = np.arange(start, min(start + _NODES + start // 2, n_nodes + 1))
         t = c + 1j * step * j
-        residual = sum_cumulants(condensed.residual_pairs, t, rough)
-        smooth.append(residual[0])
-        bounded.append(residual[1])
-        modulus = (condensed.smooth(t) + condensed.bounded(t) + residual[0] + residual[1]).real
+        parts.append(sum_cumulants(pairs.residual_pairs, t, rough))
+        modulus = (pairs.smooth(t) + pairs.bounded(t) + sum(parts[-1])).real
         if start == 0:
             largest = modulus[0]
         start += j.size
         last = modulus[-1] - largest + np.log(c * (1 + c)) - np.log(step * step * j[-1])
-        done = bool(j[-1] > 0 and last < np.log(TRUNCATION))
+        done = bool(j[-1] > 0 and last < np.log(conservative.TRUNCATION))
     u: Floats = step * np.arange(1.0, start)
-    both = np.concatenate(smooth), np.concatenate(bounded)
-    return Contour(condensed, c, u, releases, *both), done or n_nodes == _MAX_NODES
+    smooth, bounded = (np.concatenate(each) for each in zip(*parts, strict=True))
+    return Contour(pairs, c, u, releases, smooth, bounded), done or n_nodes == _MAX_NODES

@@ -154,14 +154,6 @@ class PrivacyFilter(AttackBounds):
     """Filter that admits releases while all of them together are (epsilon, delta)-DP.
 
     It is created for the kind of the first release, and the number of releases in its charge.
-
-    Examples
-    --------
-    >>> from skdirdp.accounting import PureDP
-    >>> from skdirdp.accounting.filters import PrivacyFilter
-    >>> privacy_filter = PrivacyFilter(PureDP(0.5), 1, epsilon=2.0, delta=1e-5)
-    >>> privacy_filter.admits({PureDP(0.5): 4}), privacy_filter.admits({PureDP(0.5): 5})
-    (True, False)
     """
 
     def __init__(self, first: PrivacyCurves, releases: int, epsilon: float, delta: float):
@@ -174,7 +166,6 @@ class PrivacyFilter(AttackBounds):
         }
 
     def nothing(self) -> Usage:
-        """Return the usage before the first release."""
         return tuple({} for budgets in self.budgets.values() for _ in budgets)
 
     def add(self, usage: Usage, kind: PrivacyCurves, number: int) -> Usage:
@@ -191,7 +182,6 @@ class PrivacyFilter(AttackBounds):
         )
 
     def share(self, counts: Counts) -> Fraction:
-        """Share of the limit that releases use."""
         usage = self.nothing()
         for kind, number in counts.items():
             usage = self.add(usage, kind, number)

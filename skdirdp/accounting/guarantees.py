@@ -161,15 +161,15 @@ class ProfiledDP(Guarantee):
 
 def lower_hull(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Indices of the points, sorted by x, that are vertices of the lower convex hull."""
-    corners: list[int] = []
-    for point in range(len(x)):
+    corners: list[tuple[int, float, float]] = []
+    for point, (px, py) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
         while len(corners) > 1:
-            a, b = corners[-2], corners[-1]
-            if (y[b] - y[a]) * (x[point] - x[a]) < (y[point] - y[a]) * (x[b] - x[a]):
+            (_, ax, ay), (_, bx, by) = corners[-2:]
+            if (by - ay) * (px - ax) < (py - ay) * (bx - ax):
                 break
             corners.pop()
-        corners.append(point)
-    return np.array(corners)
+        corners.append((point, px, py))
+    return np.array([point for point, _, _ in corners])
 
 
 @dataclass(frozen=True)

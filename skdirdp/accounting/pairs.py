@@ -94,10 +94,8 @@ def _round_up(log_delta: Floats) -> Floats:
 
 
 def _reflect(epsilon, reversed_log_delta):
-    """Compute log delta at a negative epsilon from that of the reversed pair at -epsilon.
-
-    delta(-e) = 1 - exp(-e) + exp(-e) * (delta(e) of the reversed pair)
-    """
+    """Compute log delta at a negative epsilon from that of the reversed pair at -epsilon."""
+    # delta(-e) = 1 - exp(-e) + exp(-e) * (delta(e) of the reversed pair)
     return np.logaddexp(np.log(-np.expm1(epsilon)), epsilon + reversed_log_delta)
 
 
@@ -315,10 +313,8 @@ class GaussianPair(_LogConcavePair):
 
 @lru_cache(maxsize=1024)
 def gaussian_mu(epsilon: float, delta: float) -> float | None:
-    """Approximate `GaussianPair.mu` for (epsilon, delta)-DP, for initial guesses only.
-
-    It may be too large or too small, and is None where double precision is insufficient.
-    """
+    """Approximate `GaussianPair.mu` for (epsilon, delta)-DP, for initial guesses only."""
+    # It may be too large or too small, and is None where double precision is insufficient.
 
     def excess(log_mu: float) -> float:
         mu = np.exp(log_mu)
@@ -416,10 +412,8 @@ def _response_losses(epsilons: Floats, weights: Floats) -> tuple[Floats, Floats]
 
 
 def _response_moment(epsilon, exponent):
-    """Compute ``E exp(t L) - 1`` for small exponents, and its logarithm for large ones.
-
-    The loss L is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon.
-    """
+    """Compute ``E exp(t L) - 1`` for small exponents, and its logarithm for large ones."""
+    # The loss L is +epsilon with probability e^epsilon / (1 + e^epsilon), else -epsilon.
     up, other = np.minimum(exponent, 1.0), expit(-epsilon)
     small = (1 - other) * expm1_excess(up) + other * expm1_excess(-up) + up * np.tanh(epsilon / 2)
     return small, exponent + np.log1p(other * np.expm1(-2 * exponent))

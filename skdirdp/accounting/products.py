@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from math import fsum, isnan
+from typing import Any
 
 import numpy as np
 
@@ -58,10 +59,8 @@ FEW = 4
 class PairProduct:
     """Product of pairs, and of bounds on Renyi divergences, in one direction."""
 
-    def __init__(
-        self, kinds: Kinds | None = None, squares: float = 0.0, bound: RenyiBound = _NO_BOUND
-    ):
-        self._kinds = kinds or {}
+    def __init__(self, kinds: Any = None, squares: float = 0.0, bound: RenyiBound = _NO_BOUND):
+        self._kinds: Kinds = kinds or {}
         self._squares = squares
         self._bound = bound
         self._condensed: CondensedPairs | None = None
@@ -78,7 +77,7 @@ class PairProduct:
 
     def with_curves(self, curves: Iterable[tuple[RenyiCurve, int]]) -> "PairProduct | None":
         """Return the product with more curves, or None if a parameter is out of range."""
-        parsed_curves = _parse_curves(curves)
+        parsed_curves = _parse(curves)
         if parsed_curves is None:
             return None
         kinds, squares, bound = parsed_curves
@@ -113,7 +112,6 @@ class PairProduct:
 
     @cached_property
     def max_loss(self) -> float:
-        """Largest loss of the product."""
         if self._squares > 0 or not self._kinds.keys() <= {"laplace", "response"}:
             return np.inf
         losses = fsum(x for loss, _, counts in self._kinds.values() for x in loss * counts)
@@ -305,9 +303,7 @@ class PairProduct:
         return None
 
 
-def _parse_curves(
-    curves: Iterable[tuple[RenyiCurve, int]],
-) -> tuple[Kinds, float, RenyiBound] | None:
+def _parse(curves: Iterable[tuple[RenyiCurve, int]]) -> tuple[Kinds, float, RenyiBound] | None:
     """Return the kinds of pairs, the Gaussian part and the bound; None if out of range."""
     columns: dict[str, list[tuple[float, float, float]]] = {}
     squares, bound = 0.0, _NO_BOUND
@@ -398,8 +394,12 @@ class LargeProduct(DirectionCurves):
     @classmethod
     def from_worst_case(cls, case: WorstCase) -> "LargeProduct | None":
         """Create the curves of a worst case, or return None if a parameter is out of range."""
-        nothing = PairProduct()
-        return cls(nothing, nothing, 0.0).plus([(case, 1)])
+        return cls.nothing().plus([(case, 1)])
+
+    @classmethod
+    def nothing(cls) -> "LargeProduct":
+        product = PairProduct()
+        return cls(product, product, 0.0)
 
     def plus(self, cases: Iterable[tuple[WorstCase, int]]) -> "LargeProduct | None":
         """Return the curves with more releases, or None if a parameter is out of range."""

@@ -239,8 +239,7 @@ class _SelectionPair(_CurvesPair):
         orders, bound, second_order = _repeated_divergence(self.selection)
         # Divergences increase in the order, so the bound of any larger order holds too.
         later = np.minimum.accumulate(bound[::-1])[::-1]
-        place = np.searchsorted(orders, flat)
-        known = np.append(later, np.inf)[place]
+        known = np.append(later, np.inf)[np.searchsorted(orders, flat)]
         here = _divergences(self.selection.run, np.where(np.isinf(flat), orders[-1], flat))
         own = here + np.log(self.selection.mean) / (flat - 1)
         own = np.where(np.isinf(flat), np.inf, own + second_order)
@@ -314,8 +313,7 @@ def _profile_table(curves: PrivacyCurves) -> ProfileTable:
     low = high / 2
     for _ in range(4):
         middle = (low + high) / 2
-        is_above = curves.log_delta(middle) > least
-        low, high = (middle, high) if is_above else (low, middle)
+        low, high = (middle, high) if curves.log_delta(middle) > least else (low, middle)
     last = min(high, float(np.max(curves.rdp(np.inf))))
     even = np.linspace(0, 1, _NODES)
     # Equal steps of epsilon, and approximately equal steps of log delta.
@@ -329,12 +327,8 @@ def _profile_table(curves: PrivacyCurves) -> ProfileTable:
 @lru_cache(maxsize=64)
 def _max_profile_table(alternatives: tuple[PrivacyCurves, ...]) -> ProfileTable:
     """Tabulate the maximum of several profiles; a `OneOf` counts as its alternatives."""
-    single = [
-        each
-        for curves in alternatives
-        for each in (curves.alternatives if isinstance(curves, OneOf) else (curves,))
-    ]
-    tables = [_profile_table(each) for each in single]
+    groups = (each.alternatives if isinstance(each, OneOf) else (each,) for each in alternatives)
+    tables = [_profile_table(curves) for group in groups for curves in group]
     epsilon = np.unique(np.concatenate([table.epsilon for table in tables]))
     return ProfileTable(epsilon, np.max([table.delta(epsilon) for table in tables], axis=0))
 
@@ -382,23 +376,13 @@ def _hull(selection: RepeatedSelection) -> Hull:
 
 def _upper_hull(v: Floats, w: Floats) -> Floats:
     """Vertices of the concave hull of the origin and the points, in increasing order of w."""
-    # No point beyond the steepest one, seen from the origin, is on the hull.
+    # No point beyond the steepest one, seen from the origin, is on the hull. Both coordinates
+    # decrease in u, up to rounding, so the points are visited in decreasing order of u.
     steepest = int(np.argmax(w / v))
-    corners: list[tuple[float, float]] = [(0.0, 0.0)]
-    # w decreases in u, so the points are visited in decreasing order of u.
-    for point in zip(v[steepest::-1].tolist(), w[steepest::-1].tolist(), strict=True):
-        if point[1] <= corners[-1][1] or (len(corners) > 1 and point[0] <= corners[-1][0]):
-            if point[1] > corners[-1][1]:
-                corners[-1] = point
-            continue
-        while len(corners) > 1:
-            (start_v, start_w), (v_last, w_last) = corners[-2:]
-            rise = (w_last - start_w) * (point[0] - start_v)
-            if rise > (point[1] - start_w) * (v_last - start_v):
-                break
-            corners.pop()
-        corners.append(point)
-    return np.array(corners)
+    v, w = (np.maximum.accumulate(np.append(0.0, each[steepest::-1])) for each in (v, w))
+    rises = np.append(True, np.diff(w) > 0)
+    points = np.stack([v[rises], w[rises]], axis=1)
+    return points[lower_hull(points[:, 0], -points[:, 1])]
 
 
 @lru_cache(maxsize=64)

@@ -93,10 +93,8 @@ RECORD = Unit()
 
 
 def common_unit(units: Iterable[Unit]) -> Unit:
-    """Return the unit that several releases of one data set protect together.
-
-    A release does not cover people with more records than it assumed.
-    """
+    """Return the unit that several releases of one data set protect together."""
+    # A release does not cover people with more records than it assumed.
     units = set(units)
     declared = [unit for unit in units if not unit.by_ids]
     if declared:
@@ -172,8 +170,6 @@ def renyi_log_delta(order: Floats | float, divergence: Floats | float, epsilon: 
 
 #: A release that adds no noise.
 REVEALS_ALL = WorstCase(renyi=((RenyiBound(0.0, np.inf, np.inf), 1),), profile=(), failure=1.0)
-#: No release at all.
-REVEALS_NOTHING = WorstCase(renyi=(), profile=())
 
 
 def in_every_direction(adjacency: str, case: WorstCase) -> dict[str, WorstCase]:
@@ -194,8 +190,5 @@ def combine(cases: Iterable[tuple[WorstCase, int]]) -> WorstCase:
             for pair, count in case.profile:
                 profile[pair] += count * times
         log_survival += times * case.log_survival
-    return WorstCase(
-        renyi=tuple(renyi.items()),
-        profile=None if profile is None else tuple(profile.items()),
-        failure=float(-np.expm1(log_survival)),
-    )
+    pairs = None if profile is None else tuple(profile.items())
+    return WorstCase(tuple(renyi.items()), pairs, float(-np.expm1(log_survival)))

@@ -3,7 +3,7 @@
 An attack gives a score to every output. Half of the runs choose a threshold, the other half count
 how often the score exceeds it on each of two neighbouring data sets. Clopper-Pearson limits of the
 two rates bound epsilon from below, and are compared with the trade-off curve that is claimed. The
-attack and the threshold may be bad, but the bound holds whatever they are.
+bound holds for every attack and threshold, but bad ones give a small bound.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,8 +40,8 @@ _MAX_EPSILON = 500.0
 class AuditResult:
     """Result of an audit.
 
-    All statements of one result hold together, with probability `confidence` at least over the
-    runs, whatever the attack is.
+    With probability at least `confidence` over the runs, all statements of one result hold, for
+    every attack.
 
     Parameters
     ----------

@@ -1,11 +1,12 @@
 """Base class of released Bayesian networks, and computations on whole columns of state codes."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from .._validation import check_integer
 from ..base import CountingEstimator
 from ..engines import lazy_for_dask
 from ..postprocessing import NoisyTable
-from ..postprocessing.estimates import draw_counts
+from ..postprocessing.estimates import Scores, draw_counts
 from ..schema import Records, as_records
 from ..table_classifier import PrivateTableClassifier
 from ..table_classifier.model import AdditiveModel, softmax
@@ -32,6 +33,11 @@ from ..table_classifier.releases import EncodedRecords, RecordCounts, Releases
 # Pseudo-count of each cell of a drawn table, as in Jeffreys' prior; in large tables they add up to
 # this share of the records.
 _PSEUDO_COUNT, _PSEUDO_SHARE = 0.5, 0.02
+# Columns with at least this many numbers have scores. Tables of columns with fewer states have few
+# cells.
+MIN_SCORES = 4
+# Shapes of gamma variables are positive.
+_TINY = 1e-9
 # Synthetic tables have this many times the records of the fit: fewer widen the intervals.
 _TIMES_RECORDS = 5
 # Records for each cell and standard deviation of its noise below which intervals from synthetic
@@ -121,6 +127,20 @@ def count_joint(nodes: Sequence[Hashable], shape: tuple[int, ...], codes: Codes)
     """Return the number of records in each combination of states, with an axis per node."""
     family = Family(nodes[-1], tuple(nodes[:-1]), shape[-1], shape[:-1])
     return family.count(codes).reshape(shape)
+
+
+def state_numbers(states: Sequence[Hashable]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and variance of the numbers in each state, NaN and 0 for other states."""
+    means, variances = np.full(len(states), np.nan), np.zeros(len(states))
+    for i, state in enumerate(states):
+        if isinstance(state, pd.Interval) and isinstance(state.length, Real):
+            # Both ends of a range of whole numbers belong to it.
+            whole = state.closed == "both"
+            means[i] = float(state.mid)
+            variances[i] = ((float(state.length) + whole) ** 2 - whole) / 12
+        elif isinstance(state, Real) and not isinstance(state, bool):
+            means[i] = float(state)
+    return means, variances
 
 
 def _has_target(network: Any) -> bool:
@@ -470,13 +490,18 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         contain the error of dependences that it lacks. A target is drawn from the network like the
         other columns, and not from its own model.
 
+        For columns with four or more numbers in a common table, means, variances and covariances
+        are drawn nearly without bias, so intervals for coefficients of regressions hold. Other
+        effects, such as odds ratios of numbers above limits, can be biased by the noise.
+
         Parameters
         ----------
         n_tables : int, default=20
             Number of tables, at least 2.
         n : int, default=None
-            Number of records of each table. If None, five times the number of fitted records. With
-            fewer, intervals are wider.
+            Number of records of each table. If None, five times the number of fitted records.
+            Intervals are wider with fewer records, and shorter with more for effects of columns
+            without a common table.
         random_state : int, Generator, RandomState or None, default=None
             Seed of the draws; not related to the noise.
 
@@ -487,8 +512,9 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         Warns
         -----
         UserWarning
-            If tables have fewer than three records for each cell and standard deviation of the
-            noise. Intervals may then be wrong.
+            If a table has fewer than three records for each cell and standard deviation of the
+            noise, or, for `PrivateBayesNet`, if values are merged or the structure lacks tables
+            of pairs of columns. Intervals may then be wrong.
         """
         check_is_fitted(self)
         n_tables = check_integer("n_tables", n_tables, at_least=2)
@@ -508,17 +534,35 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
     ) -> Iterator["BaseBayesNet"]:
         """Yield copies whose parameters are drawn given the released tables."""
         released, total = self._released_tables()
-        counts = draw_counts(released, total, n_models, generator)
+        scores = self._scores(released)
+        counts = draw_counts(released, total, n_models, generator, scores)
         for i in range(n_models):
-            yield self._with_parameters(released, [each[i] for each in counts], generator)
+            drawn = [each[i] for each in counts]
+            yield self._with_parameters(released, drawn, set(scores), generator)
+
+    def _scores(self, released: Sequence[NoisyTable]) -> dict[Hashable, Scores]:
+        """Return the scores of columns of numbers, or of ranges of numbers."""
+        found = {}
+        for name, states in self.states_.items():
+            centres, variances = state_numbers(states)
+            if (~np.isnan(centres)).sum() >= MIN_SCORES:
+                table = next(table for table in released if name in table.axes)
+                axis = table.axes.index(name)
+                margin = np.moveaxis(table.counts, axis, 0).reshape(len(states), -1).sum(axis=1)
+                found[name] = Scores.from_ranges(centres, variances, margin)
+        return found
 
     def _with_parameters(
         self,
         released: Sequence[NoisyTable],
         counts: Sequence[np.ndarray],
+        scored: Set[Hashable],
         generator: np.random.Generator,
     ) -> "BaseBayesNet":
-        """Return a copy with parameters drawn given the true counts of the tables."""
+        """Return a copy with parameters drawn given the true counts of the tables.
+
+        `scored` are the columns with scores.
+        """
         # The records of a person are alike to an unknown degree: see `NoisyTable.for_population`.
         unit = self.privacy_.unit.max_rows
         model = copy(self)
@@ -537,9 +581,14 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
             kept = [axis for axis in axes if axis in nodes]
             table = counts[i].sum(axis=tuple(k for k, axis in enumerate(axes) if axis not in nodes))
             table = table.transpose([kept.index(name) for name in nodes])
-            pseudo_count = min(_PSEUDO_COUNT, _PSEUDO_SHARE * table.sum() / table.size)
-            shapes = table.reshape(family.n_rows, -1) / unit + pseudo_count
+            shapes = table.reshape(family.n_rows, -1) / unit
+            # Pseudo-counts would change the moments of scores.
+            if scored.isdisjoint(axes):
+                shapes += min(_PSEUDO_COUNT, _PSEUDO_SHARE * table.sum() / table.size)
+            shapes += _TINY
             drawn = generator.standard_gamma(shapes)
+            # All gamma variables of a row without records may be 0.
+            drawn = np.where(drawn.any(axis=1, keepdims=True), drawn, shapes)
             model.probabilities_[node] = drawn / drawn.sum(axis=1, keepdims=True)
         return model
 

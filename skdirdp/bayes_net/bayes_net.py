@@ -16,7 +16,8 @@ from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_integer
 from ..accounting.worst_case import PERSON_RELATIONS
-from ..base import Budget, CountingEstimator, calibrate_with_names
+from ..base import Budget, CountingEstimator
+from ..mechanisms.splitting import split_with_selection
 from ..mechanisms.tables import ContributionBound
 from ..schema import Constraint, Ignored, Key, Records, Schema, as_records, text_column
 from .base import (
@@ -341,8 +342,8 @@ class PrivateBayesNet(MarginErrors):
         unit, relation = counted.unit, budget.adjacency
         bound = ContributionBound().for_person(unit.max_rows)
         relation = PERSON_RELATIONS[relation] if unit.is_person else relation
-        gaussian, selections = calibrate_with_names(
-            budget, relation, bound, n_unlisted, _SELECTION_SHARE
+        gaussian, selections = split_with_selection(
+            *budget[:3], relation, bound, n_unlisted, _SELECTION_SHARE
         )
         share = _TARGET_SHARE if self.target is not None and n_columns > 1 else 0.0
         max_cells = int(self.max_family_cells)
@@ -758,8 +759,7 @@ class PrivateBayesNet(MarginErrors):
         def draw(n_samples: int) -> tuple[pd.DataFrame, np.ndarray]:
             n_drawn = n_samples if moments is None else _N_DRAWN * n_samples
             if model is None or meets is None:
-                even = self._draws_evenly
-                codes = sample_codes(families, tables, n_drawn, generator, even=even)
+                codes = sample_codes(families, tables, n_drawn, generator, even=self._draws_evenly)
             else:
                 codes = model.draw_given(
                     families, self.probabilities_, tables, meets, n_drawn, generator

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._contributions import check_given_counts
 from .._docs import shared_docs
 from .._messages import errors_without_data
-from .._persons import CountedRows, select_by_key, select_persons, select_rows
+from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, StrOptions, _fit_context
 from .._validation import are_hashable, check_integer, check_tables
@@ -89,7 +89,7 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         Released P(node | parents). Configurations of the parents are in the order of
         `itertools.product` over their states.
     structure_ : dict of tuple
-        Parents of each node; nodes stand after their parents.
+        Parents of each node; nodes come after their parents.
     states_ : dict of list
         States of each node.
     {classes_}
@@ -99,7 +99,7 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         Mechanism that released the table of each node with more than one state.
     {privacy_}
     columns_ : list
-        Columns of X. Columns that are no nodes are not used.
+        Columns of X. Columns that are not nodes are not used.
     {n_features_in_, feature_names_in_}
 
     See Also
@@ -355,18 +355,10 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
 
     def _postprocess(self, total: float | None) -> None:
         """Replace the noisy counts in `probabilities_` by probabilities."""
-        families = self._families
-        noisy = [
-            NoisyTable(
-                self.probabilities_[node].reshape(*families[node].parent_states, -1),
-                mechanism.noise,
-                (*families[node].parents, node),
-            )
-            for node, mechanism in self.mechanisms_.items()
-        ]
-        self._estimates_ = dict(zip(self.mechanisms_, estimate_counts(noisy, total), strict=True))
+        estimates = estimate_counts(self._tables_with_axes(), total)
+        self._estimates_ = dict(zip(self.mechanisms_, estimates, strict=True))
         for node, table in self._estimates_.items():
-            counts = table.counts.reshape(families[node].n_rows, -1)
+            counts = table.counts.reshape(self._families[node].n_rows, -1)
             self.probabilities_[node] = smoothed_mean(counts, self.alpha_[node])
 
     def _calibrate(self, tables: Sequence[CountTable], budget: Budget) -> list[Mechanism]:
@@ -447,17 +439,21 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
         drawn = {n: self._encoder_.kinds[n].draw_bins(codes[n], generator) for n in nodes}
         return pd.DataFrame(drawn, columns=nodes)
 
-    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
-        families = self._families
-        tables = [
+    def _tables_with_axes(self) -> list[NoisyTable]:
+        """Return the noisy tables with one dimension for each parent, for post-processing."""
+        families, released = self._families, self._noisy_tables_.items()
+        return [
             NoisyTable(
                 np.reshape(table.counts, (*families[node].parent_states, -1)),
                 table.mechanism.noise,
                 (*families[node].parents, node),
             )
-            for node, table in self.noisy_tables().items()
+            for node, table in released
         ]
-        return tables, self.privacy_.n_records
+
+    def _released_tables(self) -> tuple[list[NoisyTable], float | None]:
+        self.noisy_tables()  # raises an error if there are none
+        return self._tables_with_axes(), self.privacy_.n_records
 
 
 def network_from_tables(
@@ -467,19 +463,7 @@ def network_from_tables(
     privacy: PrivacyReport,
     target: Hashable | None = None,
 ) -> PrivateBayesNetMLE:
-    """Return a network whose probabilities are computed from released counts.
-
-    Parameters
-    ----------
-    structure : dict of tuple
-        Parents of each node; nodes stand after their parents.
-    counts : dict of ndarray of shape (n_configurations, n_states)
-        Released counts of each node, for each configuration of its parents.
-    schema : Schema
-    privacy : PrivacyReport
-        Guarantee of the release of the counts.
-    target : node, optional
-    """
+    """Return a network whose probabilities are computed from released counts of each node."""
     budget: dict[str, Any] = {
         "epsilon": privacy.epsilon,
         "order": privacy.order,
@@ -541,13 +525,8 @@ class FamilyCounter(Counter):
     max_rows: int
 
     @property
-    def by_schema(self) -> bool:
-        return self.encoder.schema is not None
-
-    def select_rows(
-        self, groups: Any, n_rows: int, previous: CountedRows | None = None
-    ) -> CountedRows:
-        return select_by_key(self.encoder.schema, groups, n_rows, self.max_rows, previous)
+    def schema(self) -> Schema | None:
+        return self.encoder.schema
 
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
         records = _open(part.X, self.columns, self.encoder.schema)

@@ -6,7 +6,7 @@ Spiegelhalter 1988). Tables are arrays with one axis for each column of their cl
 """
 
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,10 +26,10 @@ from ..mechanisms import JointMechanism
 from ..mechanisms.splitting import calibrate_gaussian, noise_for_distances, split_gaussian
 from ..mechanisms.tables import ContributionBound
 from ..postprocessing import Noise, NoisyTable
-from ..postprocessing.estimates import draw_counts, project_counts
+from ..postprocessing.estimates import Scores, draw_counts, project_counts
 from ..reporting.exports import QualityReport
 from ..schema import Names, Records, Schema
-from .base import BaseBayesNet, Codes, Family, count_joint
+from .base import MIN_SCORES, BaseBayesNet, Codes, Family, count_joint
 
 Clique = tuple[Hashable, ...]
 #: One table for each clique.
@@ -47,6 +47,10 @@ _MIN_RECORDS = 3.0
 _MOST = 0.5
 # Share of one state above which a column has no information.
 _NEARLY_ALL = 0.99
+# Variance of numbers relative to that of the means of merged ones, above which intervals may be
+# wrong. In 25 fits of 1000 records at epsilon = 0.2 and of 4000 at 0.05, it was 1.1 to 1.5 for each
+# of two columns, and intervals for a slope covered in 17 and 20.
+_MAX_INFLATION = 1.1
 _MAX_HALVINGS = 40
 _STEP_GROWTH = 1.2
 _TOLERANCE = 1e-7  # relative decrease of the loss below which the descent stops
@@ -644,13 +648,23 @@ class MarginErrors(BaseBayesNet):
         ]
         return tables, self.privacy_.n_records
 
+    def _scores(self, released: Sequence[NoisyTable]) -> dict[Hashable, Scores]:
+        found = {}
+        for name, column in self._released_.items():
+            means, variances = column.group_numbers()
+            has_scores = np.isfinite(column.domain.numbers).sum() >= MIN_SCORES
+            if has_scores and np.isfinite(means).any():
+                found[name] = Scores.from_ranges(means, variances, column.group_shares)
+        return found
+
     def _with_parameters(
         self,
         released: Sequence[NoisyTable],
         counts: Sequence[np.ndarray],
+        scored: Set[Hashable],
         generator: np.random.Generator,
     ) -> "MarginErrors":
-        model: Any = super()._with_parameters(released, counts, generator)
+        model: Any = super()._with_parameters(released, counts, scored, generator)
         # Weights would change how much the tables vary.
         model._moments_ = None
         model._released_ = dict(self._released_)
@@ -667,6 +681,19 @@ class MarginErrors(BaseBayesNet):
 
     def _warn_of_noise(self, released: Sequence[NoisyTable], n_records: float) -> None:
         super()._warn_of_noise(released, n_records)
+        scores = self._scores(released)
+        merged = [
+            name
+            for name, column in self._released_.items()
+            if column.merges_values or (name in scores and scores[name].inflation > _MAX_INFLATION)
+        ]
+        if merged:
+            warn(
+                f"the network merges many values of {', '.join(map(repr, merged))}, because few "
+                "records have them or the noise hides them. Synthetic tables lack their "
+                "associations with other columns, and intervals may be wrong. A larger epsilon, "
+                "more records or fewer values help"
+            )
         tables = [set(table.axes) for table in released]
         pairs = combinations(self.columns_, 2)
         absent = [pair for pair in pairs if not any(set(pair) <= axes for axes in tables)]

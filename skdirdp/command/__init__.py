@@ -25,7 +25,7 @@ exit codes:
   {EXIT_OK}  done
   {EXIT_ERROR}  refused: the request is not possible, or the limit is exceeded
   {EXIT_USAGE}  the command line is wrong
-  {EXIT_DAMAGED}  the ledger cannot be used: missing, out of reach, damaged, or not a ledger
+  {EXIT_DAMAGED}  the ledger cannot be used: missing, unreachable, damaged, or not a ledger
 """
 _EPSILONS = (0.3, 1.0, 3.0, 10.0)
 _REPEATS = 10

@@ -9,7 +9,6 @@ from .terminal import EXIT_ERROR, EXIT_OK
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
     parser = add_command(commands, "audit", "attack the estimators, and compare with their claims")
     about = "an estimator, such as DirichletNB (default: all of them)"
     parser.add_argument("names", nargs="*", metavar="NAME", help=about)

@@ -21,8 +21,8 @@ def add_to(commands: Any) -> None:
     parser.add_argument("table", metavar="IN", help="a CSV file with a header")
     about = "folder for a CSV file of each table, and a page; existing files are replaced"
     parser.add_argument("--output", "-o", required=True, metavar="FOLDER", help=about)
-    about = "columns of a table, separated by commas; give it again for further tables (default: "
-    about += "all pairs of columns)"
+    about = "columns of a table, separated by commas; may be repeated (default: all pairs "
+    about += "of columns)"
     parser.add_argument("--table", dest="tables", action="append", metavar="COLUMNS", help=about)
     about = "confidence level of the intervals (default: 0.95)"
     parser.add_argument("--confidence", type=real_number, default=0.95, help=about)

@@ -10,16 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from .._messages import plural
-from ..accountant import LedgerError, PrivacyAccountant
+from ..accountant import LedgerError, PrivacyAccountant, reports
 from ..accountant.codec import FORMATS, STORED_PARAMETERS
 from ..accountant.ledger import open_storage, parse_anchor
-from ..accountant.reports import (
-    is_within_limit,
-    limit_text,
-    plan_text,
-    spending_texts,
-    used_epsilon,
-)
 from ..accountant.schema import declared_unit
 from ..reporting.pages import write
 from ..reporting.redact import is_url, without_password
@@ -45,19 +38,13 @@ _COLUMNS = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the commands on ledgers to the parser."""
     about = "create, show, verify, export, report and merge ledgers"
     parser = add_command(commands, "ledger", about)
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _add_create(actions)
     show = _add(actions, "show", _show, "show the limit, what is used of it, and the last charges")
-    show.add_argument(
-        "--last",
-        type=whole_number,
-        default=_ROWS,
-        metavar="N",
-        help=f"number of charges (default: {_ROWS})",
-    )
+    about = f"number of charges (default: {_ROWS})"
+    show.add_argument("--last", type=whole_number, default=_ROWS, metavar="N", help=about)
     total = _add(actions, "total", _total, "compute the total of all charges")
     total.add_argument("--delta", type=real_number, help="delta (default: that of the ledger)")
     about = "check that no charge was changed or removed, and that the limit is kept"
@@ -75,18 +62,15 @@ def add_to(commands: Any) -> None:
 
 
 def add_command(commands: Any, name: str, about: str) -> argparse.ArgumentParser:
-    """Add a command with its description."""
     return commands.add_parser(name, help=about, description=f"{about[0].upper()}{about[1:]}.")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the output file."""
     about = "output; an existing file is replaced"
     parser.add_argument("--output", "-o", metavar="FILE", help=about)
 
 
 def _add(actions: Any, name: str, run: Callable[[Any], int], about: str) -> argparse.ArgumentParser:
-    """Add an action on a ledger."""
     parser = add_command(actions, name, about)
     parser.add_argument("ledger", metavar="LEDGER", help=_LEDGER_HELP)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -117,7 +101,6 @@ def _add_create(actions: Any) -> None:
 
 
 def real_number(text: str) -> float:
-    """Parse a number of the command line."""
     try:
         value = float(text)
     except ValueError:
@@ -128,7 +111,6 @@ def real_number(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """Parse a whole number of the command line."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a whole number; got {text!r}")
     return int(text)
@@ -149,8 +131,8 @@ def open_ledger(place: str, name: str | None = None) -> PrivacyAccountant:
     if not _exists(place, name):
         where = f"there is no ledger at {without_password(place)}"
         if is_url(place):
-            where += f" called {name}" if name else " called default; choose another by --name"
-        raise CommandError(f"{where}; create one by skdirdp ledger create", EXIT_DAMAGED)
+            where += f" called {name}" if name else " called default; choose another with --name"
+        raise CommandError(f"{where}; create one with skdirdp ledger create", EXIT_DAMAGED)
     return PrivacyAccountant(path=place, name=name)
 
 
@@ -173,44 +155,40 @@ def _create(options: Any) -> int:
 
 def _facts(accountant: Any) -> dict[str, Any]:
     """Return the facts of a ledger that do not change, for JSON."""
-    made_with = {name: getattr(accountant, name, None) for name in STORED_PARAMETERS}
-    limit = {name: made_with.pop(name) for name in ("epsilon", "delta", "order")}
-    return {
-        "ledger": without_password(str(accountant.path)),
-        "identity": accountant._ledger.identity,
-        "limit": limit,
-        **made_with,
-    }
+    stored = {name: getattr(accountant, name) for name in STORED_PARAMETERS}
+    limit = {name: stored.pop(name) for name in ("epsilon", "delta", "order")}
+    path, identity = without_password(str(accountant.path)), accountant._ledger.identity
+    return {"ledger": path, "identity": identity, "limit": limit, **stored}
 
 
 def _describe(accountant: Any) -> list[str]:
     """Return the same facts as lines."""
-    lines = [f"limit:      {limit_text(accountant)}"]
+    lines = [f"limit:      {reports.limit_text(accountant)}"]
     if accountant.name:
         lines.insert(0, f"data set:   {accountant.name}")
     if accountant.adjacency:
         lines.append(f"adjacency:  {accountant.adjacency}")
     if accountant.unit:
         lines.append(f"unit:       {declared_unit(accountant._ledger.header)}")
-    return [*lines, f"budgets:    {plan_text(accountant)}"]
+    return [*lines, f"budgets:    {reports.plan_text(accountant)}"]
 
 
 def _spending(accountant: Any) -> dict[str, Any]:
     """Return what is used and left of the limit, for JSON."""
-    used, limit = used_epsilon(accountant), accountant.epsilon
+    used, limit = reports.used_epsilon(accountant), accountant.epsilon
     return {
         "charges": len(accountant),
         "used": used,
         "share_used": None if limit is None else used / limit,
         "remaining": math.inf if limit is None else max(limit - used, 0.0),
-        "within_limit": is_within_limit(accountant, used),
+        "within_limit": reports.is_within_limit(accountant, used),
     }
 
 
 def _describe_spending(accountant: Any, spending: dict[str, Any]) -> list[str]:
     """Return the same as lines."""
     lines = [f"charges:    {spending['charges']}"]
-    lines += [f"{name + ':':<11} {text}" for name, text in spending_texts(accountant)]
+    lines += [f"{name + ':':<11} {text}" for name, text in reports.spending_texts(accountant)]
     if accountant._limit.is_share:
         lines.append(ADAPTIVE_LIMIT)
     if not spending["within_limit"]:
@@ -219,7 +197,6 @@ def _describe_spending(accountant: Any, spending: dict[str, Any]) -> list[str]:
 
 
 def _print(options: Any, result: dict[str, Any], lines: list[str]) -> int:
-    """Print a result as JSON or as lines."""
     if options.json:
         print(json.dumps(_plain(result), indent=1, allow_nan=False))
     else:
@@ -266,16 +243,10 @@ def _show(options: Any) -> int:
 
 
 def _cells(number: int, row: Any) -> list[object]:
-    return [
-        number,
-        f"{row['time']:%Y-%m-%d %H:%M}",
-        row["user"] or "",
-        row["label"] or "",
-        "" if row["split"] is None else f"{row['split']}: {row['part']}",
-        f"{row['mechanism']}({row['parameters']})",
-        row["releases"],
-        rounded_up(row["epsilon"]),
-    ]
+    part = "" if row["split"] is None else f"{row['split']}: {row['part']}"
+    who = (f"{row['time']:%Y-%m-%d %H:%M}", row["user"] or "", row["label"] or "", part)
+    mechanism = f"{row['mechanism']}({row['parameters']})"
+    return [number, *who, mechanism, row["releases"], rounded_up(row["epsilon"])]
 
 
 def _total(options: Any) -> int:

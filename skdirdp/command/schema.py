@@ -18,7 +18,6 @@ _COLUMNS = (Column("column", 6, 3), Column("kind", 0, 2), Column("values", 10, 1
 
 
 def add_to(commands: Any) -> None:
-    """Add the commands on schemas to the parser."""
     parser = add_command(commands, "schema", "draft and check the public description of a table")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     draft = add_command(actions, "draft", "draft a schema with a blank for each column to fill in")

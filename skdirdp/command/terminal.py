@@ -1,5 +1,6 @@
 """Terminal output: exit codes, messages without passwords, and tables that fit the terminal."""
 
+import itertools
 import re
 import shutil
 import unicodedata
@@ -84,12 +85,8 @@ def truncate(text: str, width: int) -> str:
     """Truncate a string to a display width, with an ellipsis if it is longer."""
     if display_width(text) <= width:
         return text
-    kept = ""
-    for character in text:
-        if display_width(kept + character) > width - 1:
-            break
-        kept += character
-    return kept + "…"
+    fits = itertools.takewhile(lambda n: display_width(text[:n]) < width, range(len(text)))
+    return text[: max(fits, default=0)] + "…"
 
 
 def format_table(columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int) -> str:

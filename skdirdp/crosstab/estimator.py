@@ -33,7 +33,13 @@ from ..inference import NoisyTable
 from ..mechanisms import Mechanism
 from ..mechanisms.tables import CountTable
 from ..postprocessing import NoisyTable as NoisyCounts
-from ..postprocessing import estimate_counts, reconcile_tables
+from ..postprocessing import (
+    TableEstimate,
+    estimate_counts,
+    low_rank_shares,
+    make_consistent,
+    reconcile_tables,
+)
 from ..schema import Categories, Names, Schema, columns_with_values, raise_faults
 from ..table_classifier.classifier import PrivateTableClassifier, classifier_from_tables
 from ..table_classifier.releases import GivenCounts
@@ -180,7 +186,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         groups : array-like of shape (n_samples,), or str, default=None
             Person of each record, as whole numbers or strings, or the name of the column
             that holds them. Only the first `max_rows` records of each person are counted. If
-            None, no person has more. Not given if the schema has a `person`.
+            None, no person has more. Must be None if the schema has a `person`.
 
         Returns
         -------
@@ -336,16 +342,36 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
             ]
             # Estimates of small counts are too large on average. In the margins of a table these
             # errors add up, so columns are estimated by themselves too.
+            columns = self._shared_columns()
+            alone = estimate_counts(columns, total, exact_sums=True)
+            joint = self._expected_shares(noisy, columns, alone, total)
+            of_tables = estimate_counts(noisy, total, joint_shares=joint, exact_sums=True)
             estimates = [
-                NoisyCounts(estimate.counts, table.noise, table.axes)
-                for tables in (noisy, self._shared_columns())
-                for estimate, table in zip(
-                    estimate_counts(tables, total, exact_sums=True), tables, strict=True
-                )
+                NoisyCounts(estimate.limited(), table.noise, table.axes)
+                for estimate, table in zip([*of_tables, *alone], [*noisy, *columns], strict=True)
             ]
             found = reconcile_tables(estimates, total)[: len(noisy)]
             self.counts_ = dict(zip(self.tables_, found, strict=True))
         self.n_records_ = float(self.counts_[self.tables_[0]].sum()) if total is None else total
+
+    @staticmethod
+    def _expected_shares(
+        noisy: Sequence[NoisyCounts],
+        columns: Sequence[NoisyCounts],
+        alone: Sequence[TableEstimate],
+        total: float | None,
+    ) -> list[np.ndarray] | None:
+        """Return the shares of cells that the dependences of all columns suggest."""
+        if not columns:
+            return None
+        consistent = make_consistent(noisy, total)
+        agreed = [replace(each.table, counts=each.counts) for each in consistent]
+        shares = {
+            table.axes[0]: estimate.counts / estimate.counts.sum()
+            for table, estimate in zip(columns, alone, strict=True)
+        }
+        n_records = float(agreed[0].counts.sum()) if total is None else total
+        return low_rank_shares(agreed, shares, max(n_records, 1.0))
 
     def _shared_columns(self) -> list[NoisyCounts]:
         """Return the noisy counts of each column that several tables have."""
@@ -391,7 +417,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         if unknown:
             raise ValueError(f"columns must be released; {unknown[0]!r} is not")
         if not columns or len(set(columns)) < len(columns):
-            raise ValueError("columns must be at least one, and different")
+            raise ValueError("columns must be one or more different columns of the tables")
         found = [table for table in self.tables_ if set(columns) <= set(table)]
         if not found:
             listed = ", ".join(map(repr, columns))
@@ -435,7 +461,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
     # Models -------------------------------------------------------------------------------
 
     def network(self) -> PrivateBayesNetMLE:
-        """Return a Bayesian network made of the released tables, at no privacy cost.
+        """Return a Bayesian network estimated from the released tables, at no privacy cost.
 
         Its structure is the tree of pairs of columns with the largest mutual information (Chow and
         Liu 1968), among the pairs that a released table has.
@@ -467,7 +493,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         return self.network().sample(n_samples, random_state)
 
     def classifier(self, target: Hashable) -> PrivateTableClassifier | PrivateBayesNetMLE:
-        """Return a classifier made of the released tables, at no privacy cost.
+        """Return a classifier estimated from the released tables, at no privacy cost.
 
         If all pairs of columns were released, it is naive Bayes, corrected for the dependence of
         columns, as `PrivateTableClassifier.fit_counts` does. Otherwise, or if the target is not a
@@ -640,7 +666,7 @@ def _in_memory_part(schema: Schema, part: Part) -> Part:
     if schema.person is None:
         return Part(records, groups=part.groups)
     if schema.person not in records.columns:
-        raise ValueError(f"X must have the column {schema.person!r}, the key of the persons")
+        raise ValueError(f"X must have the column {schema.person!r}, which identifies persons")
     return Part(records, groups=records.columns[schema.person])
 
 

@@ -79,15 +79,15 @@ def _mechanism(noise: Noise, like: Mechanism) -> Mechanism:
 
 
 def select_categories(name: Hashable, kind: Kind, wanted: Any) -> np.ndarray:
-    """Return a mask of the categories of a column that a query means.
+    """Return a mask of the categories of a column that a query selects.
 
     A list means any of its members. A pair of bounds means a range of numbers or dates, which must
-    be made of whole bins. None means missing values.
+    consist of whole bins. None means missing values.
     """
     labels = kind.labels()
     if isinstance(wanted, list):
         if not wanted:
-            raise ValueError(f"categories of {name!r} must be at least one; got none")
+            raise ValueError(f"the list of categories of {name!r} must not be empty")
         return np.any([select_categories(name, kind, each) for each in wanted], axis=0)
     if wanted is None or (isinstance(wanted, str) and wanted == MISSING_STATE):
         found = np.array([kind.missing and i == len(labels) - 1 for i in range(len(labels))])
@@ -97,7 +97,7 @@ def select_categories(name: Hashable, kind: Kind, wanted: Any) -> np.ndarray:
     if isinstance(kind, Categories):
         position = kind.find(rebuild(wanted))
         if position < 0:
-            raise ValueError(f"{wanted!r} is no category of {name!r}, {kind.describe()}")
+            raise ValueError(f"{wanted!r} is not a category of {name!r}, {kind.describe()}")
         return np.arange(len(labels)) == position
     bins = labels[: len(labels) - kind.missing]
     is_range = isinstance(wanted, tuple) and len(wanted) == 2
@@ -391,7 +391,7 @@ class TableQueries:
         Parameters
         ----------
         row, column : columns
-            Bins count as their centres, and categories that are no numbers as 0, 1, 2 and so on.
+            Bins count as their centres, and categories that are not numbers as 0, 1, 2 and so on.
             Missing values are left out.
         confidence, population
             As for `share`.
@@ -550,7 +550,7 @@ def _axis_of(name: Hashable, kind: Kind) -> tuple[np.ndarray | None, np.ndarray 
 
 
 def _centres(kind: Kind) -> np.ndarray | None:
-    """Return the numbers that categories stand for, the centres of bins; None if they are none."""
+    """Return the numbers of categories, or the centres of bins; None if they are not numbers."""
     labels = kind.labels()[: kind.n_cells - kind.missing]
     if not all(isinstance(label, int | float | pd.Interval) for label in labels):
         return None
@@ -577,7 +577,7 @@ def _unpack(found: Estimate, table: NoisyTable, shape: tuple[int, ...]) -> Estim
 
 
 class _Query:
-    """Noisy table of all columns of some conditions, and the cells that a condition means."""
+    """Noisy table of all columns of some conditions, and the cells that a condition selects."""
 
     def __init__(self, tables: Any, *conditions: Any):
         self._schema = tables.schema_

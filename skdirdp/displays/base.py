@@ -33,11 +33,7 @@ class Display:
         """
         legend = {}
         if ax is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError as error:
-                raise ImportError("matplotlib is needed: pip install matplotlib") from error
-            _, ax = plt.subplots(layout="constrained", figsize=self.figure_size())
+            ax = new_axes(figsize=self.figure_size())
             if self._legend_beside:
                 legend = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
         self.ax_, self.figure_ = ax, ax.figure
@@ -56,12 +52,18 @@ class Display:
         raise NotImplementedError
 
 
-def to_svg(display: Display, prefix: str, **options: Any) -> str | None:
-    """Draw a display as an SVG element, or return None if matplotlib is not installed.
+def new_axes(*shape: int, **options: Any) -> Any:
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("matplotlib is needed: pip install matplotlib") from error
+    return plt.subplots(*shape, layout="constrained", **options)[1]
 
-    The result depends on the display alone, not on the user's style or the time. Black becomes
-    the colour of the text around it. Ids start with `prefix`, so that they are unique in a page.
-    """
+
+def to_svg(display: Display, prefix: str, **options: Any) -> str | None:
+    """Draw a display as an SVG element, or return None if matplotlib is not installed."""
+    # The result depends on the display alone, not on the user's style or the time. Black becomes
+    # the colour of the text around it. Ids start with `prefix`, so that they are unique in a page.
     try:
         from matplotlib import style
         from matplotlib.figure import Figure
@@ -69,13 +71,11 @@ def to_svg(display: Display, prefix: str, **options: Any) -> str | None:
         return None
     file = io.StringIO()
     with style.context(["default", _SVG_STYLE]), np.errstate(all="ignore"):
-        size = display.figure_size() or (7.2, 3.4)
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=display.figure_size() or (7.2, 3.4), layout="constrained")
         display.plot(ax=figure.add_subplot(), **options).ax_.set_title("")
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    svg = file.getvalue()
-    end = "</metadata>"
-    svg = svg[svg.index("<svg") : svg.index("<metadata>")] + svg[svg.index(end) + len(end) :]
+    head, _, rest = file.getvalue().partition("<metadata>")
+    svg = head[head.index("<svg") :] + rest.partition("</metadata>")[2]
     for reference in (' id="', 'href="#', "url(#"):
         svg = svg.replace(reference, f"{reference}{prefix}-")
     return svg.replace("#000000", "currentColor").strip()

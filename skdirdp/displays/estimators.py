@@ -11,7 +11,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_array, check_integer, check_real
-from .base import Display
+from .base import Display, new_axes
 from .tables import category_texts
 
 
@@ -110,8 +110,7 @@ class HistogramDisplay(Display):
             band = {"color": line.get_edgecolor(), "alpha": 0.25, "fill": True}
             text = f"{self.confidence:.0%} for all bins"
             ax.stairs(self.upper, self.edges, baseline=self.lower, label=text, **band)
-        title = f"Released histogram of {self.name}"
-        ax.set(title=title, xlabel=self.name, ylabel="density")
+        ax.set(title=f"Released histogram of {self.name}", xlabel=self.name, ylabel="density")
 
 
 @dataclass(eq=False, repr=False)
@@ -187,10 +186,8 @@ class EffectsDisplay(Display):
         unknown = [name for name in columns if name not in estimator.coef_]
         if unknown:
             raise ValueError(f"columns must be columns of the model; {unknown[0]!r} is not one")
-        effects, deviations = (
-            {name: frames[name][label] for name in columns}
-            for frames in (estimator.coef_, estimator.coef_std_)
-        )
+        effects = {name: estimator.coef_[name][label] for name in columns}
+        deviations = {name: estimator.coef_std_[name][label] for name in columns}
         return cls(effects, deviations, label).plot(**options)
 
     def plot(self, ax: Any = None, **options: Any) -> "EffectsDisplay":
@@ -208,20 +205,13 @@ class EffectsDisplay(Display):
         display : the same object
         """
         if ax is None:
-            try:
-                import matplotlib.pyplot as plt
-            except ImportError as error:
-                raise ImportError("matplotlib is needed: pip install matplotlib") from error
             width = min(len(self.effects), 3)
             height = -(-len(self.effects) // width)
-            _, ax = plt.subplots(
-                height, width, layout="constrained", figsize=(4 * width, 3 * height), sharey=True
-            )
+            ax = new_axes(height, width, figsize=(4 * width, 3 * height), sharey=True)
         axes = np.ravel(ax)
-        for name, axis in zip(self.effects, axes, strict=False):
-            effects = self.effects[name]
+        style = {"fmt": "o", "capsize": 2, **options}
+        for (name, effects), axis in zip(self.effects.items(), axes, strict=False):
             places = np.arange(len(effects))
-            style = {"fmt": "o", "capsize": 2, **options}
             axis.errorbar(places, effects, 2 * self.deviations[name], **style)
             axis.axhline(0.0, color="grey", linewidth=0.5)
             axis.set(title=str(name), ylabel=f"effect on {self.class_label}")
@@ -233,13 +223,12 @@ class EffectsDisplay(Display):
 
 
 def _find_feature(estimator: Any, feature: int | str) -> tuple[int, str]:
-    """Return the position and the name of a feature."""
     known = list(getattr(estimator, "feature_names_in_", []))
     n_features = estimator.n_features_in_
     if isinstance(feature, str):
         if feature not in known:
             raise ValueError(f"feature must be a name seen during fit; got {feature!r}")
-        return known.index(feature), feature
+        feature = known.index(feature)
     if not 0 <= feature < n_features:
         raise ValueError(f"feature must be from 0 to {n_features - 1}; got {feature}")
     return int(feature), str(known[feature]) if known else f"x{feature}"
@@ -358,15 +347,10 @@ class BudgetCurveDisplay(Display):
         else:
             score_name = getattr(scoring, "__name__", "score")
         scores = [[score(epsilon) for _ in range(n_repeats)] for epsilon in budgets.tolist()]
-        return cls.from_results(
-            budgets,
-            scores,
-            reference=score(np.inf) if reference is True else reference,
-            score_name=score_name,
-            name=type(estimator).__name__ if name is None else name,
-            ax=ax,
-            **line_options,
-        )
+        reference = score(np.inf) if reference is True else reference
+        name = type(estimator).__name__ if name is None else name
+        options = {"score_name": score_name, "name": name, "ax": ax, **line_options}
+        return cls.from_results(budgets, scores, reference=reference, **options)
 
     @classmethod
     def from_results(
@@ -418,17 +402,17 @@ class BudgetCurveDisplay(Display):
         (self.line_,) = ax.plot(self.epsilons, self.mean, **options)
         colour = self.line_.get_color()
         if self.spread is not None:
-            low, high = self.mean - self.spread, self.mean + self.spread
+            limits = np.array([self.mean - self.spread, self.mean + self.spread])
             if "accuracy" in self.score_name:
-                low, high = np.clip(low, 0, None), np.clip(high, None, 1)
-            ax.fill_between(self.epsilons, low, high, color=colour, alpha=0.2, linewidth=0)
+                limits = np.clip(limits, 0, 1)
+            ax.fill_between(self.epsilons, *limits, color=colour, alpha=0.2, linewidth=0)
         if self.reference is not None:
             ax.axhline(self.reference, color=colour, linestyle="--", label="without privacy")
         ax.set_xscale("log")
         ax.set_xticks(self.epsilons, [f"{epsilon:g}" for epsilon in self.epsilons])
         ax.set_xticks([], minor=True)
-        title = f"{self.score_name.capitalize()} by budget"
-        ax.set(title=title, xlabel=r"$\varepsilon$", ylabel=self.score_name)
+        ax.set(title=f"{self.score_name.capitalize()} by budget", ylabel=self.score_name)
+        ax.set_xlabel(r"$\varepsilon$")
         ax.grid(alpha=0.3)
 
 

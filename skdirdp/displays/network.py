@@ -89,10 +89,8 @@ class BayesNetDisplay(Display):
         """
         check_is_fitted(estimator)
         if not hasattr(estimator, "probabilities_"):
-            raise TypeError(
-                "estimator must be a PrivateBayesNet or PrivateBayesNetMLE; got a "
-                f"{type(estimator).__name__}"
-            )
+            kind = type(estimator).__name__
+            raise TypeError(f"estimator must be a private Bayesian network; got a {kind}")
         max_states = check_integer("max_states", max_states, at_least=2)
         structure = estimator.structure_
         chosen = set(structure if nodes is None else nodes)
@@ -104,11 +102,7 @@ class BayesNetDisplay(Display):
         parents, tables, states = {}, {}, {}
         for node in wanted:
             parents[node] = tuple(p for p in structure[node] if p in chosen)
-            # Rare states that are counted together are one tuple.
-            names = [
-                f"{len(state)} rare" if isinstance(state, tuple) else _state_text(state)
-                for state in estimator.states_[node]
-            ]
+            names = list(map(_state_text, estimator.states_[node]))
             table, states[node] = _merge_states(estimator.probabilities_[node], names, max_states)
             tables[node] = _average_rows(table)
         return cls(parents, tables, states).plot(ax=ax, **options)
@@ -172,6 +166,8 @@ def _write(
 
 def _state_text(state: Hashable) -> str:
     """Return a state as a text that fits into a narrow cell; a bin by its ends."""
+    if isinstance(state, tuple):  # rare states that are counted together
+        return f"{len(state)} rare"
     if isinstance(state, pd.Interval) and not isinstance(state.left, pd.Timestamp):
         return f"{state.left:.3g}–{state.right:.3g}"
     return category_text(state)
@@ -239,8 +235,7 @@ def _average_rows(table: np.ndarray) -> np.ndarray:
     if len(table) <= _MAX_ROWS:
         return table
     starts = np.linspace(0, len(table), _MAX_ROWS, endpoint=False).astype(int)
-    sizes = np.diff(starts, append=len(table))
-    return np.add.reduceat(table, starts) / sizes[:, np.newaxis]
+    return np.add.reduceat(table, starts) / np.diff(starts, append=len(table))[:, np.newaxis]
 
 
 @dataclass(eq=False, repr=False)

@@ -15,9 +15,9 @@ from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
 from .base import Display
 
-# A profile ends where delta reaches the first of these values that it reaches at all,
+# A profile ends where delta reaches the first of these values that it ever reaches,
 _END_DELTAS = 10.0 ** np.arange(-10, 0)
-# or, if that is lower, this factor below the smallest marked delta.
+# or, if that is lower, this factor times the smallest marked delta.
 _BELOW_MARKS = 1e-2
 _MOST_LABELS = 9
 
@@ -153,10 +153,8 @@ class PrivacyProfileDisplay(Display):
         epsilons, ax, **line_options
             As for `from_estimator`.
         """
-        releases = check_integer("releases", releases, at_least=1)
-        if name is None:
-            name = f"{mechanism}" if releases == 1 else f"{releases} x {mechanism}"
-        points = profile_points([Composition([(mechanism, releases)])], epsilons)
+        composition, name = _repeated(mechanism, releases, name)
+        points = profile_points([composition], epsilons)
         return cls(*points, name=name).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:
@@ -211,11 +209,6 @@ class TradeOffDisplay(Display):
     false_positive_rate: np.ndarray
     true_positive_rate: np.ndarray
     name: str | None = None
-
-    @property
-    def points(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coordinates of the curve."""
-        return self.false_positive_rate, self.true_positive_rate
 
     @classmethod
     def from_estimator(
@@ -278,22 +271,12 @@ class TradeOffDisplay(Display):
         ax, **line_options
             As for `from_estimator`.
         """
-        releases = check_integer("releases", releases, at_least=1)
-        if name is None:
-            name = f"{mechanism}" if releases == 1 else f"{releases} x {mechanism}"
-        rates, bounds = Composition([(mechanism, releases)]).trade_off()
-        return cls(rates, bounds, name).plot(ax=ax, **line_options)
+        composition, name = _repeated(mechanism, releases, name)
+        return cls(*composition.trade_off(), name).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:
-        (self.line_,) = ax.plot(*self.points, **{"label": self.name, **line_options})
-        ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
-        ax.set(
-            title="Attacks",
-            xlabel="false alarms (false-positive rate)",
-            ylabel="detections (true-positive rate), at most",
-        )
-        ax.set(xlim=(0, 1), ylim=(0, 1))
-        ax.grid(alpha=0.3)
+        _draw_trade_off(self, ax, "Attacks", **{"label": self.name, **line_options})
+        ax.set(ylabel="detections (true-positive rate), at most", xlim=(0, 1), ylim=(0, 1))
 
 
 @dataclass(eq=False, repr=False)
@@ -342,28 +325,36 @@ class AuditDisplay(Display):
         ax, **line_options
             Axes, None for a new figure, and options of matplotlib's `plot`.
         """
-        rates, bounds = result.claim.trade_off()
         attack = None if result.rates is None else result.rates[:2]
         text = f"{result.verdict} ($\\varepsilon$ = {result.epsilon:.3g} is claimed)"
+        rates, bounds = result.claim.trade_off()
         return cls(rates, bounds, attack, text).plot(ax=ax, **line_options)
 
     def _draw(self, ax: Any, **line_options: Any) -> None:
-        points = (self.false_positive_rate, self.true_positive_rate)
-        (self.line_,) = ax.plot(*points, **{"label": "claim", **line_options})
-        ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
+        _draw_trade_off(self, ax, self.text, **{"label": "claim", **line_options})
         if self.attack is not None:
             ax.plot(*[[each] for each in self.attack], "X", color="C3", label="attack, at least")
-        ax.set(
-            title=self.text,
-            xlabel="false alarms (false-positive rate)",
-            ylabel="detections (true-positive rate)",
-        )
-        ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))  # an attack at a corner is drawn in full
-        ax.grid(alpha=0.3)
+        # An attack at a corner is drawn in full.
+        ax.set(ylabel="detections (true-positive rate)", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+
+
+def _draw_trade_off(display: Any, ax: Any, title: str, **line_options: Any) -> None:
+    """Draw a trade-off curve, and that of no release."""
+    points = display.false_positive_rate, display.true_positive_rate
+    (display.line_,) = ax.plot(*points, **line_options)
+    ax.plot([0, 1], [0, 1], ":", color="k", label="no release")
+    ax.set(title=title, xlabel="false alarms (false-positive rate)")
+    ax.grid(alpha=0.3)
+
+
+def _repeated(mechanism: PrivacyCurves, releases: int, name: str | None) -> tuple[Composition, str]:
+    """Return the composition of several releases, and its name, by default a description."""
+    releases = check_integer("releases", releases, at_least=1)
+    text = f"{mechanism}" if releases == 1 else f"{releases} x {mechanism}"
+    return Composition([(mechanism, releases)]), text if name is None else name
 
 
 def _fitted_report(estimator: Any) -> Any:
-    """Return the privacy report of a fitted estimator."""
     check_is_fitted(estimator)
     report = getattr(estimator, "privacy_", None)
     if report is None:
@@ -498,15 +489,11 @@ class LedgerDisplay(Display):
         elif accountant.order is not None:
             terms = f"Renyi order {format_exact(accountant.order)}"
         shown = evenly_spaced(len(charges), max_points)
-        display = cls(
-            [row["time"] for row in charges] if by == "time" else range(1, len(charges) + 1),
-            ["no label" if row["label"] is None else row["label"] for row in charges],
-            shown,
-            np.array(accountant.running_total(delta, after=(shown + 1).tolist())),
-            limit,
-            f"{quantity} at {terms}",
-            by,
-        )
+        numbers = range(1, len(charges) + 1)
+        positions = [row["time"] for row in charges] if by == "time" else numbers
+        labels = ["no label" if row["label"] is None else row["label"] for row in charges]
+        totals = np.array(accountant.running_total(delta, after=(shown + 1).tolist()))
+        display = cls(positions, labels, shown, totals, limit, f"{quantity} at {terms}", by)
         return display.plot(ax=ax, **line_options)
 
     def figure_size(self) -> tuple[float, float]:
@@ -523,8 +510,7 @@ class LedgerDisplay(Display):
         (self.line_,) = ax.plot(corners, np.append(0.0, self.totals), **options)
         self._draw_charges(ax, x, thinned)
         if self.limit is not None:
-            text = f"limit {format_exact(self.limit)}"
-            ax.axhline(self.limit, color="k", linestyle="--", label=text)
+            ax.axhline(self.limit, color="k", ls="--", label=f"limit {format_exact(self.limit)}")
         if np.isinf(self.totals).any():
             first = np.argmax(np.isinf(self.totals)) + (not thinned)
             ax.axvline(corners[first], color="k", linestyle=":", label="infinite from here on")

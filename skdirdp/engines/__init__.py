@@ -17,6 +17,7 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from .._messages import package_of
 from .._persons import check_person
 from ..schema import (
     ARROW_TYPES,
@@ -124,9 +125,10 @@ def open_batch(X: Any, y: Any, sample_weight: Any, groups: Any) -> Part:
 def _check_not_incremental() -> None:
     """Raise an error if the model would be sent to another process with exact counts."""
     # `dask_ml.wrappers.Incremental` sends a model from worker to worker between batches. A model
-    # that holds exact counts cannot be pickled, and Dask would retry forever.
+    # that contains exact counts cannot be pickled, and Dask would retry forever.
     distributed = sys.modules.get("distributed")
-    if distributed is None or not _is_called_by("dask_ml"):
+    callers = islice(walk_stack(sys._getframe(1)), 8)
+    if distributed is None or "dask_ml" not in (package_of(frame) for frame, _ in callers):
         return
     try:
         address = distributed.get_worker().address
@@ -139,13 +141,6 @@ def _check_not_incremental() -> None:
         "the model would be sent with exact counts. Pass the Dask arrays to fit, which counts on "
         "the workers and sends only tables of counts"
     )
-
-
-def _is_called_by(package: str) -> bool:
-    """Return whether one of the nearest callers belongs to a package."""
-    callers = (frame for frame, _ in islice(walk_stack(sys._getframe(2)), 8))
-    names = (str(frame.f_globals.get("__name__", "")) for frame in callers)
-    return package in (name.partition(".")[0] for name in names)
 
 
 def lazy_for_dask(output: Callable[[Any], tuple[int | None, Any]]) -> Callable:

@@ -5,7 +5,6 @@ estimator, without its accountant or random generator. If a worker is lost, the 
 may be computed again, but the noise is drawn only once, in the process that called `fit`.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,14 +22,13 @@ from .in_memory import ColumnRoles, Counter, Part
 _FAN_IN = 8
 
 
-class DaskTable:
+class DaskTable(in_memory.OutOfCoreTable):
     """Dask array or DataFrame, with the labels, weights and ids of its records.
 
     `empty` is an empty table with the same columns as a partition of X. `given` names the `fit`
     parameters that were passed.
     """
 
-    in_memory = False
     kind = "a Dask collection"
 
     def __init__(self, X: Any, given: dict[str, Any]):
@@ -51,17 +49,13 @@ class DaskTable:
         }
         self.given = {role for role, value in given.items() if value is not None}
 
-    def select_features(self, features: list[Any]) -> "DaskTable":
+    def select_features(self, features: list[Any]) -> in_memory.OutOfCoreTable:
         """Restrict a DataFrame to some of the features."""
-        if self._is_frame:
-            self._roles = replace(self._roles, features=features)
-        return self
+        return super().select_features(features) if self._is_frame else self
 
     def _align(self, role: str, value: Any) -> list[Delayed]:
         """Partition labels, weights or ids like X."""
-        chunks = None if self._is_frame else self._X.chunks[0]
-        if chunks is not None and np.isnan(chunks).any():
-            chunks = None
+        chunks = None if self._is_frame or np.isnan(self._X.chunks[0]).any() else self._X.chunks[0]
         if not dask.is_dask_collection(value):
             if chunks is None or isinstance(value, str):
                 raise TypeError(

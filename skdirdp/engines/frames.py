@@ -9,7 +9,7 @@ record contributes the same to the last bit. `RowBounds` checks the results.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from .._contributions import RowBounds, RowSums, Weights
 from .._messages import errors_without_data
 from .._persons import CountedRows, Unit
 from ..schema import block_frame, narwhals_to_pandas, table_blocks
-from .in_memory import ColumnRoles, Counter, count_blocks, with_progress
+from .in_memory import ColumnRoles, Counter, OutOfCoreTable, count_blocks, with_progress
 
 # Prefix of the names of computed columns. The columns of X are renamed, too.
 _OWN = "__skdirdp_"
@@ -179,10 +179,9 @@ class GroupedRecords(NamedTuple):
     weights: Weights  # total weight of each group
 
 
-class LazyTable:
-    """Table of an engine that narwhals supports."""
+class LazyTable(OutOfCoreTable):
+    """Table of an engine that narwhals supports. Each query names the columns that it needs."""
 
-    in_memory = False
     kind = "a lazy frame"
 
     def __init__(self, X: Any, given: dict[str, Any]):
@@ -204,26 +203,19 @@ class LazyTable:
         """Name of the column of labels."""
         return self._roles.named["y"]
 
-    def select_features(self, features: list[Any]) -> "LazyTable":
-        """Restrict the blocks to some of the features; each query names the columns it needs."""
-        self._roles = replace(self._roles, features=features)
-        return self
-
     def count(self, counter: Counter) -> Any:
         """Return the counts of the estimator."""
-        if counter.by_schema:
-            blocks = self.with_progress(table_blocks(self._X, self._roles.columns))
+        if counter.schema is not None:
+            blocks = with_progress(table_blocks(self._X, self._roles.columns), None, "block")
             parts = (self._roles.split(block_frame(block)) for block in blocks)
             return count_blocks(counter, parts, "groups" in self.given)
         if "groups" in self.given:
             self._check_persons(counter.max_rows)
         return counter.count_frame(self)
 
-    def with_progress(self, tables: Any) -> Any:
-        """Iterate over tables, or over blocks of records, with a progress bar."""
-        if isinstance(tables, list):
-            return with_progress(tables, len(tables), "table")
-        return with_progress(tables, None, "block")
+    def with_progress(self, tables: list[Any]) -> Any:
+        """Iterate over tables with a progress bar."""
+        return with_progress(tables, len(tables), "table")
 
     def counted(self, n_rows: int, max_rows: int) -> CountedRows:
         """Return the number of records with their unit."""

@@ -17,9 +17,10 @@ import pandas as pd
 
 from .._contributions import check_exact
 from .._messages import errors_without_data
-from .._persons import CountedRows, select_rows
+from .._persons import CountedRows, select_by_key
 from ..schema import (
     BLOCK_ROWS,
+    Schema,
     block_frame,
     column_names,
     empty_table,
@@ -46,15 +47,15 @@ class Counter(ABC):
     max_rows: int
 
     @property
-    def by_schema(self) -> bool:
-        """Whether cells are encoded by a schema, which no engine of a lazy frame can do."""
-        return False
+    def schema(self) -> Schema | None:
+        """Schema that encodes the cells, which no engine of a lazy frame can do."""
+        return None
 
     def select_rows(
         self, groups: Any, n_rows: int, previous: CountedRows | None = None
     ) -> CountedRows:
         """Select the counted rows of a part; `previous` contains the people in earlier parts."""
-        return select_rows(groups, n_rows, self.max_rows, previous)
+        return select_by_key(self.schema, groups, n_rows, self.max_rows, previous)
 
     @abstractmethod
     def count_part(self, part: Part, previous: CountedRows | None) -> Any:
@@ -222,10 +223,21 @@ def with_progress(steps: Iterable[Any], total: int | None, unit: str) -> Iterato
     return iter(steps)
 
 
-class ArrowTable:
-    """Dataset in files, or stream of record batches."""
+class OutOfCoreTable:
+    """Base class of tables that are not in memory."""
 
     in_memory = False
+    _roles: ColumnRoles
+
+    def select_features(self, features: list[Any]) -> "OutOfCoreTable":
+        """Restrict the blocks of a table to some of the features."""
+        self._roles = replace(self._roles, features=features)
+        return self
+
+
+class ArrowTable(OutOfCoreTable):
+    """Dataset in files, or stream of record batches."""
+
     kind = "a PyArrow dataset"
 
     def __init__(self, X: Any, given: dict[str, Any]):
@@ -235,20 +247,11 @@ class ArrowTable:
         # Empty frame with the same columns.
         self.empty = empty_table(X)[self._roles.features]
 
-    def select_features(self, features: list[Any]) -> "ArrowTable":
-        """Restrict the table to some of the features."""
-        self._roles = replace(self._roles, features=features)
-        return self
-
     def count(self, counter: Counter) -> Any:
         """Return the counts of all batches."""
-        parts = map(self._roles.split, self._frames())
-        return count_blocks(counter, parts, "groups" in self.given)
-
-    def _frames(self) -> Iterator[pd.DataFrame]:
         total = None
         if hasattr(self._X, "count_rows"):
             total = -(-self._X.count_rows() // BLOCK_ROWS)
-        blocks = table_blocks(self._X, self._roles.columns)
-        for block in with_progress(blocks, total, "batch"):
-            yield block_frame(block)
+        blocks = with_progress(table_blocks(self._X, self._roles.columns), total, "batch")
+        parts = (self._roles.split(block_frame(block)) for block in blocks)
+        return count_blocks(counter, parts, "groups" in self.given)

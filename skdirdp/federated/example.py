@@ -1,6 +1,6 @@
 """Example with five hospitals: ``python -m skdirdp.federated.example``.
 
-Five hospitals fit a classifier of a diagnosis to made-up patients, each with its own ledger. The
+Five hospitals fit a classifier of a diagnosis to artificial patients, each with its own ledger. The
 round runs in Flower's simulation, or, with ``--processes``, as one SuperLink and five SuperNodes on
 this machine.
 """
@@ -59,7 +59,7 @@ clientapp = "hospitals:client_app"
 
 
 def make_patients(n_patients: int, seed: int) -> pd.DataFrame:
-    """Return made-up patients.
+    """Return artificial patients.
 
     Parameters
     ----------

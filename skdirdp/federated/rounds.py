@@ -2,7 +2,7 @@
 
 A party fits a copy of the estimator in a context that compares the tables with the contract,
 charges the party's accountant, draws the party's share, and stops. The server fits the estimator
-to made-up records in a context that uses the sum of the shares as the noisy counts. So the same
+to artificial records in a context that uses the sum of the shares as the noisy counts. So the same
 code counts records and post-processes sums as in a fit of one data owner.
 """
 
@@ -112,7 +112,7 @@ class FederatedRound:
         count tables once. All public parameters are given, including `n_samples`, the expected
         number of all records.
     example : dict
-        Made-up records, as arguments of `fit`: "X", and "y", "groups" and "sample_weight" if the
+        Artificial records, as arguments of `fit`: "X", and "y", "groups" and "sample_weight" if the
         parties pass them. Only column names and sizes are used. With "groups", persons are
         protected.
     round_id : str

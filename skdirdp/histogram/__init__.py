@@ -1,4 +1,4 @@
-"""Private bins, and the private histograms that they rest on."""
+"""Private histograms of numeric columns, and bins that are based on them."""
 
 from .transformer import DirichletHistogramTransformer
 

@@ -31,7 +31,7 @@ class SchemaColumns:
             elif isinstance(kind, Names) or not kind.is_counted:
                 faults[name] = f"has no public values ({kind.describe()})"
         raise_faults(
-            "columns must have public values to be binned; leave others out with Schema.ignore()",
+            "columns must have public values to be binned; exclude others with Schema.ignore()",
             faults,
         )
         if not names:
@@ -51,7 +51,7 @@ class SchemaColumns:
         return [min(n, _n_values(kind, n)) for n, kind in zip(n_bins, self.kinds, strict=True)]
 
     def with_missing(self, n_bins: list[int]) -> list[int]:
-        """Return numbers of bins with that of missing values."""
+        """Return the numbers of bins, including the bin of missing values."""
         return [n + kind.missing for n, kind in zip(n_bins, self.kinds, strict=True)]
 
     def grids(self, n_bins: int, scale: str) -> list[FineGrid | None]:

@@ -3,32 +3,28 @@
 Released histograms never use exact counts.
 """
 
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import sparse
 from scipy.optimize import isotonic_regression
-from sklearn.preprocessing import KBinsDiscretizer
 
 from .._contributions import count_cells
 from .._messages import warn
-from .._persons import CountedRows, select_by_key
-from .._validation import check_integer
+from .._persons import CountedRows
 from ..engines import Counter, Part, TableCounts
 from ..mechanisms.base import Mechanism
 from ..numerics.rows import row_blocks
 from ..postprocessing import NoisyTable, estimate_histogram
 from ..postprocessing.estimates import project_counts
-from ..schema import FineGrid, resolution
+from ..schema import FineGrid, Schema, resolution
 
-# Number of entries of X processed at once, and of rows whose cells are buffered before counting.
+# Number of entries of X processed at once, and number whose cells are buffered before counting.
 BLOCK_ENTRIES = 1 << 15
-_COUNTED_ROWS = 1 << 18
+_COUNTED_ENTRIES = 1 << 22
 # Up to this number of borders, comparing with every border is faster than a binary search.
 _FEW_BORDERS = 48
 # Codes that engines use for non-finite values, and these values.
@@ -65,9 +61,10 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
     missing_cells = [grid.n_cells + 1 for grid in grids]
     counts = [np.zeros(grid.n_counts) for grid in grids]
     all_columns = columns == list(range(X.shape[1]))
-    cells = np.empty((len(columns), min(_COUNTED_ROWS, len(X))), dtype=np.int32)
-    for part in range(0, len(X), _COUNTED_ROWS):
-        rows = X[part : part + _COUNTED_ROWS]
+    parts = list(row_blocks(len(X), len(columns), _COUNTED_ENTRIES))
+    cells = np.empty((len(columns), parts[0].stop if parts else 0), dtype=np.int32)
+    for part in parts:
+        rows = X[part]
         for block in row_blocks(len(rows), rows.shape[1], BLOCK_ENTRIES):
             chosen = rows[block] if all_columns else rows[block][:, columns]
             inside = np.clip(chosen, low, high, dtype=np.float64)
@@ -145,13 +142,8 @@ class BinCounter(Counter):
     max_rows: int
 
     @property
-    def by_schema(self) -> bool:
-        return self.model.schema is not None
-
-    def select_rows(
-        self, groups: Any, n_rows: int, previous: CountedRows | None = None
-    ) -> CountedRows:
-        return select_by_key(self.model.schema, groups, n_rows, self.max_rows, previous)
+    def schema(self) -> Schema | None:
+        return self.model.schema
 
     def count_part(self, part: Part, previous: CountedRows | None) -> TableCounts:
         # Validation sets attributes of the model, which threads share, so the model is copied.
@@ -239,25 +231,20 @@ def check_room(
             )
 
 
-def empty_table(columns: Any) -> Any:
-    """Return a table without records, given the number or the names of its columns."""
-    if isinstance(columns, Integral):
-        return np.empty((0, check_integer("columns", columns, at_least=1)))
-    return pd.DataFrame(columns=list(columns))
-
-
 def bins_from_onehot(X: Any, n_bins: np.ndarray) -> np.ndarray:
     """Return the bin of each feature from one-hot columns."""
-    owner = np.repeat(np.arange(len(n_bins)), n_bins)
-    position = np.concatenate([np.arange(n) for n in n_bins]).astype(X.dtype)
-    rows = np.arange(owner.size)
-    shape = (owner.size, len(n_bins))
-    marks = X @ sparse.csr_array((np.ones(owner.size, X.dtype), (rows, owner)), shape)
-    marks = marks.toarray() if sparse.issparse(marks) else marks
-    if np.any(marks != 1):
+    features = np.repeat(np.arange(len(n_bins)), n_bins)
+    bins = np.concatenate([np.arange(n) for n in n_bins])
+    # The number of ones in the columns of each feature, and the sum of their bins.
+    ones, found = (
+        X @ sparse.csr_array((values.astype(X.dtype), (np.arange(bins.size), features)))
+        for values in (np.ones_like(bins), bins)
+    )
+    if sparse.issparse(ones):
+        ones, found = ones.toarray(), found.toarray()
+    if np.any(ones != 1):
         raise ValueError("X must be one-hot encoded, with one 1 per feature in each row")
-    bins = X @ sparse.csr_array((position, (rows, owner)), shape)
-    return bins.toarray() if sparse.issparse(bins) else bins
+    return found
 
 
 # Quantile bins -------------------------------------------------------------------------
@@ -281,19 +268,6 @@ def exact_quantiles(values: np.ndarray, n_bins: int, feature: int) -> np.ndarray
 def value_edges(edges: np.ndarray) -> np.ndarray:
     """Return edges without that of the bin of missing values, which is infinite."""
     return edges[:-1] if len(edges) > 2 and np.isinf(edges[-1]) else edges
-
-
-def as_discretizer(edges: np.ndarray, names: Any, encode: str, dtype: Any) -> KBinsDiscretizer:
-    """Return a fitted discretizer of scikit-learn with the given edges."""
-    sizes = [len(each) - 1 for each in edges]
-    if min(sizes) < 2:
-        raise ValueError("each feature must have at least two bins to be exported")
-    encode = "ordinal" if encode == "ordinal" else "onehot-dense"
-    bins = KBinsDiscretizer(sizes, encode=encode, strategy="uniform", dtype=dtype)
-    made_up = np.stack([np.zeros(len(edges)), np.ones(len(edges))])
-    bins.fit(made_up if names is None else pd.DataFrame(made_up, columns=names))
-    bins.bin_edges_ = deepcopy(edges)
-    return bins
 
 
 # Released histograms -------------------------------------------------------------------

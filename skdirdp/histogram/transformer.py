@@ -1,10 +1,12 @@
 """Private discretizer of numeric columns, based on private histograms."""
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 from sklearn.base import TransformerMixin
 from sklearn.preprocessing import KBinsDiscretizer
@@ -35,13 +37,11 @@ from .histogram import (
     FeatureBins,
     NoisyHistogram,
     ReleasedHistogram,
-    as_discretizer,
     assign_bins,
     bins_from_onehot,
     check_categories,
     check_pair,
     check_room,
-    empty_table,
     exact_quantiles,
     observed_bounds,
     value_edges,
@@ -62,8 +62,8 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     ----------
     n_bins : int or array-like of shape (n_features,), default=10
         Number of bins, at least 2; not used for categorical features. With a finite
-        `epsilon` there are exactly as many, and some may be empty. By a schema, there are at
-        most as many as whole numbers or dates, and one more for missing values.
+        `epsilon` there are exactly as many, and some may be empty. With a schema, there are at
+        most as many as whole numbers or dates in the column, and one more for missing values.
     encode : {"onehot", "onehot-dense", "ordinal", "density", "cdf"}, default="onehot"
         The first three as in `KBinsDiscretizer`. "density" gives the estimated density at the
         value, and "cdf" the estimated share of values below it, a private quantile transform.
@@ -80,7 +80,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         the last, if the column allows them.
     bounds : (low, high), or array-like or dict of such pairs, one per feature, default=None
         Public bounds on all features, or on each, in order or by name. Bounds that are None
-        are taken from the data, with a warning. Values beyond fall into the end bins.
+        are taken from the data, with a warning. Values outside fall into the end bins.
     n_categories : int, array-like of shape (n_features,) or dict, default=None
         Number of categories of each feature with integer codes from 0, in order or by name; None
         for numeric features. Each category is a bin. An int applies to all features.
@@ -119,7 +119,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     taken from the data are widened if the bins have no room between them: those of a constant
     feature c to c - h and c + h, with h = max(1, abs(c)) / 2.
 
-    Three parameters of `KBinsDiscretizer` are left out. `quantile_method`: quantiles are borders of
+    Three parameters of `KBinsDiscretizer` are missing. `quantile_method`: quantiles are borders of
     released fine bins. `subsample`: all records are counted, in one pass. `sample_weight`: shares
     and their confidence limits use the public number of records; a total weight is not public.
 
@@ -318,31 +318,23 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
             number = None if plan.n_records is None else float(plan.n_records)
         self._keep_noisy_tables(dict(enumerate(releases)) if is_noisy else {}, number)
         kind = NoisyHistogram if is_noisy else ReleasedHistogram
-        self._set_histograms(releases, bins, number, kind)
+        self._set_histograms(releases, bins, kind, number)
         self._set_edges(bins, X, is_private=context.is_private)
 
     def _set_histograms(
-        self,
-        releases: Sequence[Release],
-        bins: FeatureBins,
-        n_samples: float | None,
-        kind: type[ReleasedHistogram],
+        self, releases: Sequence[Release], bins: FeatureBins, kind: Any, n_samples: float | None
     ) -> None:
         """Set the released histograms of all features."""
         self.fine_edges_ = bins.edges()
         self.release_ = [release.drawn for release in releases]
         self._is_categorical_ = np.array([size is not None for size in bins.n_categories])
-        self._has_missing_ = np.array(
-            [grid is not None and grid.has_missing for grid in bins.grids]
-        )
+        has_missing = [grid is not None and grid.has_missing for grid in bins.grids]
+        self._has_missing_ = np.array(has_missing)
+        flags = zip((~self._is_categorical_).tolist(), has_missing, strict=True)
         # None for a feature with a single bin, which needs no release.
         self._histograms_ = [
-            None
-            if mechanism is None
-            else kind(value_edges(edges), drawn, mechanism, n_samples, size is None, bool(missing))
-            for edges, (drawn, mechanism), size, missing in zip(
-                self.fine_edges_, releases, bins.n_categories, self._has_missing_, strict=True
-            )
+            None if each.mechanism is None else kind(value_edges(edges), *each, n_samples, *flag)
+            for edges, each, flag in zip(self.fine_edges_, releases, flags, strict=True)
         ]
         self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
 
@@ -405,7 +397,9 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     def _declare_features(self, columns: Any) -> None:
         """Set the features, given their number or names."""
         if self.schema is None:
-            self._set_features(empty_table(columns))
+            if isinstance(columns, Integral):
+                columns = range(check_integer("columns", columns, at_least=1))
+            self._set_features(pd.DataFrame(columns=list(columns)))
             return
         names = self.schema.features if isinstance(columns, Integral) else list(columns)
         if isinstance(columns, Integral) and len(names) != columns:
@@ -785,8 +779,15 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         check_is_fitted(self)
         if self._columns_ is not None or self.encode in ("density", "cdf"):
             raise ValueError("to_sklearn must be called for numeric bins without a schema")
+        if min(self.n_bins_) < 2:
+            raise ValueError("each feature must have at least two bins to be exported")
+        encode = "ordinal" if self.encode == "ordinal" else "onehot-dense"
+        sizes = self.n_bins_.tolist()
+        bins = KBinsDiscretizer(sizes, encode=encode, strategy="uniform", dtype=self.dtype)
         names = getattr(self, "feature_names_in_", None)
-        return as_discretizer(self.bin_edges_, names, self.encode, self.dtype)
+        bins.fit(pd.DataFrame([[0.0] * len(sizes), [1.0] * len(sizes)], columns=names))
+        bins.bin_edges_ = deepcopy(self.bin_edges_)
+        return bins
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

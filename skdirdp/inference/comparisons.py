@@ -89,7 +89,7 @@ def _compare(
         cell_masks(table, reference, "reference"),
     )
     if np.any(first & second):
-        raise ValueError("given and reference must have no cell in common; they have")
+        raise ValueError("given and reference must not have cells in common")
     # Without a correction the noise of the two shares is independent.
     tested = [TestedShare(table, inside, each, population, False) for each in (first, second)]
     limits: Callable[..., tuple] = _melded if table.law.b > 0 and not population else _extremes
@@ -155,7 +155,7 @@ def difference(
     cells : index or boolean array of the shape of the table
         A set of cells, or several along the first dimension.
     given, reference : index or boolean array
-        Cells of the two conditions, likewise. They have no cell in common.
+        Cells of the two conditions, likewise. They have no cells in common.
     confidence, population
         As in `share`.
 

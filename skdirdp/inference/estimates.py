@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
+from scipy.stats import chi2
 from scipy.stats import t as student
 
 from .._validation import check_integer, check_real, check_real_array
@@ -25,6 +26,8 @@ _SCAN, _HALVINGS = 12, 12
 # Count that is added to every cell of a table whose distribution is estimated, as in Jeffreys'
 # prior: no category is excluded.
 _PSEUDO_COUNT = 0.5
+# Quantiles that represent a chi-squared distribution, and halvings that find an interval.
+_RANKS, _REACH_HALVINGS = 200, 30
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class NoisyTable:
     n_records : int, optional
         Public number of counted records. None if it is protected.
     batch_dims : int, default=0
-        Number of leading dimensions that are no variables: they number independent tables of the
+        Number of leading dimensions that are not variables: they index independent tables of the
         same shape, and results have them too.
     unit : float, default=1.0
         Number of records in the unit of `counts` and `n_records`; see `for_population`.
@@ -613,18 +616,23 @@ def combine(
 
     Notes
     -----
-    With the variance B between the tables and the mean V of `variances`, the variance is
-    ``(1 + 1/m) B - V`` (Raghunathan, Reiter and Rubin, 2003), and ``(1 + 1/m) B`` for draws of
-    parameters. An interval is never wider than the one with ``(1 + 1/m) B`` and m - 1 degrees of
-    freedom, which is valid for all V. The generator must draw a new model from the posterior for
-    each table, as `sample_tables` of networks does, and records that are independent given the
-    model. If its model is wrong, the intervals are wrong too.
+    Let B be the variance between m tables, and V the mean of `variances`. B estimates S + V, where
+    S is the variance of the parameters, and the mean of the tables has the variance
+    ``(1 + 1/m) S + V/m`` (Raghunathan, Reiter and Rubin, 2003). S is drawn as
+    ``(m - 1) B / c - V``, or 0 if this is negative, where c has a chi-squared distribution with
+    m - 1 degrees of freedom. The interval is a central one of the resulting mixture of normal
+    distributions. Without `variances`, V is 0, and this is the t interval with the variance
+    ``(1 + 1/m) B``.
+
+    The generator must draw a new model from the posterior for each table, as `sample_tables` of
+    networks does, and records that are independent given the model. If its model is wrong, the
+    intervals are wrong too.
 
     Examples
     --------
     >>> from skdirdp.inference import combine
     >>> combine([0.21, 0.24, 0.19, 0.22, 0.25], [1e-4] * 5)
-    Estimate(0.222, low=0.1494, high=0.2946, confidence=0.95)
+    Estimate(0.222, low=0.1517, high=0.2923, confidence=0.95)
     """
     check_real("confidence", confidence, above=0, below=1)
     found = check_real_array("values", values)
@@ -638,19 +646,39 @@ def combine(
         if within.shape != found.shape or np.any(within < 0):
             raise ValueError("variances must be non-negative and have the shape of values")
         within = within.mean(axis=0)
-    total = between - within
-    if np.any((total <= 0) & (between > 0)):
+    if np.any((between <= within) & (between > 0)):
         warnings.warn(
-            "the tables vary less than their records explain: the variance is that between the "
-            "tables, which is too large. More tables, or more records in each, help",
+            "the tables vary less than their records explain: intervals may be wider than needed. "
+            "More tables, or more records in each, help",
             stacklevel=2,
         )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        degrees = (m - 1) * (1 - np.where(between > 0, within / between, 0.0)) ** 2
-        reach = student.ppf((1 + confidence) / 2, degrees) * np.sqrt(total)
-    # Without the subtraction, the interval is too wide rather than too narrow. With nearly no
-    # degrees of freedom it is still the narrower one.
-    widest = student.ppf((1 + confidence) / 2, m - 1) * np.sqrt(between)
-    reach = np.where(total > 0, np.fmin(reach, widest), widest)
+    reach = student.ppf((1 + confidence) / 2, m - 1) * np.sqrt(between)
+    if variances is not None:
+        reach = _mixture_reach(between * m / (m + 1), within, m, confidence)
     centre = found.mean(axis=0)
     return Estimate(centre, centre - reach, centre + reach, confidence)
+
+
+def _mixture_reach(
+    between: np.ndarray, within: np.ndarray, m: int, confidence: float
+) -> np.ndarray:
+    """Return half the width of the central interval that `combine` describes.
+
+    `between` and `within` are the variances between tables and of the records within them.
+    """
+    ranks = (np.arange(_RANKS) + 0.5) / _RANKS
+    shape = (-1, *[1] * between.ndim)
+    drawn = (m - 1) * between / chi2.ppf(ranks, m - 1).reshape(shape)
+    deviations = np.sqrt((1 + 1 / m) * np.maximum(drawn - within, 0.0) + within / m)
+    # A t variable and a normal one exceed these values with half the probability each.
+    level = (3 + confidence) / 4
+    high = student.ppf(level, m - 1) * np.sqrt((1 + 1 / m) * between)
+    high = high + ndtri(level) * np.sqrt(within / m)
+    low = np.zeros_like(high)
+    for _ in range(_REACH_HALVINGS):
+        middle = (low + high) / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            inside = (2 * ndtr(middle / deviations) - 1).mean(axis=0)
+        low = np.where(inside < confidence, middle, low)
+        high = np.where(inside < confidence, high, middle)
+    return high

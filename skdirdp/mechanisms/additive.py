@@ -233,14 +233,14 @@ class _AdditiveMechanism(Mechanism):
         part = n_cells / size
         estimates = sums_of_runs(noisy, first, stop) + part * (n_samples - noisy.sum())
         tail = (1 - confidence) / (2 * len(first))
-        off = self._reach(1 - part, n_cells, part, size - n_cells, tail)
-        lower, upper = (estimates - off) / n_samples, (estimates + off) / n_samples
+        margin = self._reach(1 - part, n_cells, part, size - n_cells, tail)
+        lower, upper = (estimates - margin) / n_samples, (estimates + margin) / n_samples
         return np.clip(lower, 0.0, 1.0), np.clip(upper, 0.0, 1.0)
 
     def _count_limits(self, sums, n_cells, tail):
         ones = np.ones(len(sums))
-        off = self._reach(ones, n_cells, 0 * ones, 0 * n_cells, tail)
-        return np.maximum(sums - off, 0.0), np.maximum(sums + off, 0.0)
+        margin = self._reach(ones, n_cells, 0 * ones, 0 * n_cells, tail)
+        return np.maximum(sums - margin, 0.0), np.maximum(sums + margin, 0.0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -303,8 +303,8 @@ class GaussianMechanism(_AdditiveMechanism):
         def reach(cells):
             return self.sigma * (np.sqrt(cells) * z + cells * _GAUSSIAN_INVERSION_ERROR)
 
-        off = reach(len(release))
-        counts = [self._noisy_with_total(release, n_samples + each) for each in (-off, off)]
+        margin = reach(len(release))
+        counts = [self._noisy_with_total(release, n_samples + each) for each in (-margin, margin)]
         return self._limits_from_counts(counts, (first, stop), n_samples, reach, reach)
 
     def _reach(self, weight, n_cells, rest, others, tail):
@@ -409,9 +409,9 @@ class LaplaceMechanism(_AdditiveMechanism):
         above, below = partial(reach, _log_mgf), partial(reach, _log_mgf_of_positive_part)
         least = most = float(np.log((self.scale + self.smoothing) / release.min()))
         if log_chance > np.log(tail):
-            off = above(np.array([size]))[0]
-            least = _first_reaching(counts, n_samples - off, least)
-            most = _first_reaching(counts, n_samples + off, least)
+            margin = above(np.array([size]))[0]
+            least = _first_reaching(counts, n_samples - margin, least)
+            most = _first_reaching(counts, n_samples + margin, least)
         extremes = [counts(least), counts(most)]
         return self._limits_from_counts(extremes, (first, stop), n_samples, below, above)
 

@@ -371,20 +371,6 @@ class Mechanism(PrivacyCurves):
             _draw_batch(batch, generator)
         return released
 
-    @staticmethod
-    def check_all(requests: "Sequence[Request]") -> None:
-        """Raise an error if a table cannot be released as the guarantee assumes.
-
-        Parameters
-        ----------
-        requests : sequence of Request
-            Tables with their mechanisms.
-        """
-        # Check the batches of `draw_all`, because batches with fractional counts need more bits.
-        for batch in _batches(requests, [request.counts for request in requests]):
-            for request in _join_equal(batch):
-                request.mechanism.check_table(request.counts, request.grid)
-
 
 class Request(NamedTuple):
     """A table to be released by a mechanism."""
@@ -431,6 +417,14 @@ def _join_equal(batch: _Batch) -> list[Request]:
         counts = np.concatenate([request.counts.reshape(-1) for request in requests])
         joined.append(requests[0]._replace(counts=counts))
     return joined
+
+
+def check_requests(requests: Sequence[Request]) -> None:
+    """Raise an error if a table cannot be released as the guarantee assumes."""
+    # Check the batches of `draw_all`, because batches with fractional counts need more bits.
+    for batch in _batches(requests, [request.counts for request in requests]):
+        for request in _join_equal(batch):
+            request.mechanism.check_table(request.counts, request.grid)
 
 
 def _draw_batch(batch: _Batch, generator: NoiseGenerator) -> None:

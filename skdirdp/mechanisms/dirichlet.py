@@ -117,22 +117,11 @@ class DirichletMechanism(Mechanism):
         # includes shapes of whole ones.
         self._shapes(counts.max(), grid, whole=whole)
 
-    def short_parameters(self, grid: float) -> tuple[float, float]:
-        """Return r, rounded down, and alpha, rounded up, as they are drawn.
-
-        Parameters
-        ----------
-        grid : float
-            Public power of two that divides all counts.
-        """
-        return _short_parameters(self.r, self.alpha, -int(np.log2(grid)))
-
     def _shapes(self, counts: np.ndarray, grid: float, *, whole: bool) -> tuple[np.ndarray, int]:
         """Return ``r x + alpha`` as integers over a power of two."""
-        places = -int(np.log2(grid))
-        r, alpha = self.short_parameters(grid)
+        r, alpha = short_parameters(self.r, self.alpha, grid)
         # The representation of a count does not matter, and whole numbers need fewer bits.
-        places = 0 if whole else places
+        places = 0 if whole else -int(np.log2(grid))
         if r == 0:
             counts, r = np.zeros_like(counts), 1.0
         return grids.gamma_shapes(counts, r, alpha, places)
@@ -148,7 +137,7 @@ class DirichletMechanism(Mechanism):
     def _noisy_counts(self, grid, *drawn):
         # The guarantee is proved for the gamma variables, before they are divided by their sum.
         # Their mean and their variance are r x + alpha.
-        r, alpha = self.short_parameters(grid)
+        r, alpha = short_parameters(self.r, self.alpha, grid)
         noisy = grids.midpoints(*drawn)
         noisy -= alpha
         noisy /= r or self.r
@@ -222,14 +211,15 @@ def draw_dirichlet(numerators: np.ndarray, places: int, generator: NoiseGenerato
 
 
 @lru_cache(maxsize=1024)
-def _short_parameters(r: float, alpha: float, count_places: int) -> tuple[float, float]:
-    """Round r down and alpha up to so few bits that shapes are exact.
+def short_parameters(r: float, alpha: float, grid: float) -> tuple[float, float]:
+    """Round r down and alpha up to few bits, so that shapes of counts on the grid are exact.
 
     Less concentration per count and a larger prior are more private, so the guarantee for r and
     alpha holds for the rounded ones. They depend on public parameters only.
     """
+    count_places = -int(np.log2(grid))
     r_places = min(grids.places_for(r, _PARAMETER_BITS), grids.MAX_PLACES - count_places)
-    # A prior much smaller than r hardly matters, and may have fewer bits.
+    # A prior much smaller than r has little effect, and may have fewer bits.
     least = max(r_places + count_places, grids.places_for(alpha, _MIN_BITS))
     alpha_places = min(grids.places_for(alpha, _PARAMETER_BITS), least, grids.MAX_PLACES)
     return grids.round_down(r, r_places), grids.round_up(alpha, alpha_places)
@@ -241,15 +231,15 @@ def dirichlet_variance(mean: np.ndarray, concentration: float) -> np.ndarray:
 
 
 def _last_true(
-    holds: Callable[[np.ndarray], np.ndarray], low: np.ndarray, length: float
+    condition: Callable[[np.ndarray], np.ndarray], low: np.ndarray, length: float
 ) -> np.ndarray:
-    """Return the end of the part of [low, low + length], from low on, where `holds` is true."""
+    """Return the last point of [low, low + length] up to which a condition is true."""
     end = low + length
-    everywhere = holds(end)
+    everywhere = condition(end)
     low, high = np.array(low, dtype=float), end
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
-        true = holds(middle)
+        true = condition(middle)
         low, high = np.where(true, middle, low), np.where(true, high, middle)
     return np.where(everywhere, end, low)
 
@@ -326,8 +316,8 @@ def dominating_cells(alpha: float) -> tuple[tuple[float, float], ...]:
     amounts = solution.x if solution.success else most * (steps == 1)
     amounts = np.where(amounts > 1e-12, amounts, 0.0)
     # Correct the tolerance of the solver with cells of size 1, which suffice on their own.
-    lacking = max(0.0, 1 - float(np.min(within @ amounts)) / most)
-    amounts[0] += lacking * most
+    shortfall = max(0.0, 1 - float(np.min(within @ amounts)) / most)
+    amounts[0] += shortfall * most
     amounts *= 1 + _MARGIN
     sizes = zip(steps, amounts, strict=True)
     return tuple((float(step), float(amount / step)) for step, amount in sizes if amount)

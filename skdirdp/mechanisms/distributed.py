@@ -22,7 +22,7 @@ from ..accounting.worst_case import WorstCase
 from ..numerics.conservative import quotient_up
 from ..numerics.rows import is_whole
 from .base import normalise
-from .dirichlet import DirichletMechanism
+from .dirichlet import DirichletMechanism, short_parameters
 from .sampling.negative_binomial import MAX_RATIO, check_ratio, negative_binomial
 
 MAX_PARTIES = 10_000
@@ -119,7 +119,7 @@ class DistributedDirichletMechanism(PrivacyCurves):
         r, alpha : float
             r is rounded down, and the part of the prior is rounded up.
         """
-        return self._party.short_parameters(self._grid(grid))
+        return short_parameters(self._party.r, self._party.alpha, self._grid(grid))
 
     def check_table(self, counts: np.ndarray, grid: float | None = None) -> None:
         """Raise an error if the share of a table cannot be drawn as the guarantee assumes.

@@ -157,7 +157,7 @@ class SimplexMechanism(PrivacyCurves):
         """
         self._check_paper()
         gamma = check_real("gamma", gamma, above=0, below=1)
-        return _paper_delta(*self._limits, gamma, union)
+        return _paper_delta(*self._paper_parameters, gamma, union)
 
     def epsilon(self, delta: float, claim: str = "exact") -> float:
         """Return the epsilon at delta.
@@ -219,7 +219,7 @@ class SimplexMechanism(PrivacyCurves):
         # Problem (16) of the paper asks for the smallest gamma, but epsilon decreases with gamma.
         self._check_paper()
         delta = check_real("delta", delta, above=0, below=1)
-        return _best_gamma(*self._limits, delta, union)
+        return _best_gamma(*self._paper_parameters, delta, union)
 
     def claims(self, delta: float) -> dict[str, float]:
         """Return a dict that maps the name of each applicable claim to its epsilon at delta.
@@ -344,13 +344,13 @@ class SimplexMechanism(PrivacyCurves):
         delta = check_real("delta", delta, above=0, below=1)
         check_choice("claim", claim, CLAIMS)
 
-        def at(log_k):
+        def mechanism_at(log_k):
             return cls(float(np.exp(log_k)), tuple(protected), eta, eta_bar, b, n_vectors)
 
         def excess(log_k):
             if claim == "exact":
-                return np.log(at(log_k).delta(epsilon) / delta)
-            return at(log_k).epsilon(delta, claim=claim) - epsilon
+                return np.log(mechanism_at(log_k).delta(epsilon) / delta)
+            return mechanism_at(log_k).epsilon(delta, claim=claim) - epsilon
 
         low = -20.0
         if claim != "exact":
@@ -361,10 +361,10 @@ class SimplexMechanism(PrivacyCurves):
                 "increase epsilon, delta, eta or n_vectors, or decrease b"
             )
         # The margin keeps the epsilon at delta within the budget despite rounding errors.
-        return at(safe_root(excess, low, 1.0, tolerance=1e-12, margin=1e-11))
+        return mechanism_at(safe_root(excess, low, 1.0, tolerance=1e-12, margin=1e-11))
 
     @property
-    def _limits(self) -> tuple[float, int, float, float]:
+    def _paper_parameters(self) -> tuple[float, int, float, float]:
         return self.k, len(self.protected), self.eta, self.eta_bar
 
     def _check_paper(self) -> None:

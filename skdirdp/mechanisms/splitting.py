@@ -1,6 +1,6 @@
-"""Division of one privacy budget over the tables of a model, several models, or several steps.
+"""Split one privacy budget over the tables of a model, several models, or several steps.
 
-All divisions depend on public sizes only, and all of them keep the whole budget. A table of
+All splits depend only on public sizes, and none exceeds the budget. A table of
 precision s gets noise that is s times smaller, at about s squared times the cost.
 """
 
@@ -24,12 +24,12 @@ SPLITS = ("even", "optimised")
 # composition fast.
 _PRECISIONS = 2.0 ** (np.arange(-8, 9) / 4)
 _BISECTIONS = 60
-# Squared sensitivity of a further table, relative to the mean of the others. With equal noise it
-# would be cheap and inaccurate if the others are much more sensitive.
+# Squared sensitivity of an additional table, relative to the mean of the others. With equal noise
+# it would be cheap and inaccurate if the others are much more sensitive.
 _RELATIVE_SENSITIVITY = 0.1
 
-# Share of preprocessing steps, in terms in which shares add up. Their share of epsilon is about
-# the square root, a quarter.
+# Largest share of preprocessing steps. Shares are fractions of the variance of the loss, which add
+# up. The fraction of epsilon is about the square root, a quarter.
 _MAX_PREPROCESSING_SHARE = 1 / 12
 # A value that most records have is visible through almost any noise.
 _MIN_PREPROCESSING_SHARE = 1 / 300
@@ -68,7 +68,7 @@ def expected_divergence(tables: Sequence[CountTable], mechanisms: Sequence[Mecha
 def relative_precision(
     tables: Sequence[CountTable], contribution: ContributionBound, adjacency: str
 ) -> float:
-    """Return the precision (1 or more) of a further table that is less sensitive than others.
+    """Return the precision, at least 1, of an additional table that is less sensitive than others.
 
     An example is the class prior next to a table of word counts.
     """
@@ -203,7 +203,7 @@ def _scaled(table: CountTable, mechanism: Mechanism, precision: float) -> Mechan
 
 # A Gaussian release of deviation sigma can be replaced by several releases of larger deviations.
 # The single release dominates them if the inverses of their variances sum to at most its own.
-# This holds even if each table, and the division of the remaining budget, depends on earlier
+# This is true even if each table, and the split of the remaining budget, depend on earlier
 # results (docs/theory.md, Theorem 7 and section 17). A single charge, made before anything is
 # drawn, therefore covers a sequence of adaptive steps.
 
@@ -282,6 +282,7 @@ def calibrate_selection(
 def split_with_selection(
     epsilon: float,
     delta: float,
+    order: float | None,
     adjacency: str,
     contribution: ContributionBound,
     n_columns: int,
@@ -293,6 +294,14 @@ def split_with_selection(
     `contribution` bounds a record in the table, and `names` in the names of each column; if None,
     they are equal. The selections of all `n_columns` columns get `share` of the budget together.
     """
+    if not n_columns:
+        return calibrate_gaussian(epsilon, delta, order, adjacency, contribution), []
+    if order is not None and not np.isinf(epsilon):
+        raise ValueError(
+            "order must be None if any column has no public values: a value that occurs in one "
+            "record is published with a small probability, which makes every Renyi divergence "
+            "infinite. Use delta instead of order, or declare the values"
+        )
     failure = _SELECTION_DELTA * delta
     shares = [*[share / n_columns] * n_columns, 1 - share]
     # Both have the same loss with the whole budget, so shares of either add up.

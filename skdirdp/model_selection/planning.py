@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -43,11 +44,8 @@ _MARGIN = 0.01
 _UNUSED = 0.02
 
 # Splitters that depend on labels or groups, and so on the records.
-_DEPENDENT_SPLITTERS = tuple(
-    getattr(model_selection, name)
-    for name in model_selection.__all__
-    if "Stratified" in name or "Group" in name
-)
+_NAMES = [name for name in model_selection.__all__ if "Stratified" in name or "Group" in name]
+_DEPENDENT_SPLITTERS = tuple(getattr(model_selection, name) for name in _NAMES)
 
 
 #: Releases of the fit of each candidate.
@@ -76,9 +74,8 @@ class Route(NamedTuple):
             selection = RepeatedSelection(OneOf((*fits, score)), self.gamma)
         else:
             parts: Counter = Counter()
-            for fit in fits:
-                for mechanism, count in fit.parts:
-                    parts[mechanism] += count
+            for mechanism, count in chain.from_iterable(fit.parts for fit in fits):
+                parts[mechanism] += count
             scores = JointMechanism(((score, self.n_candidates),))
             selection = OneOf((JointMechanism(tuple(parts.items())), scores))
         # Any candidate may be selected and fitted again.
@@ -255,13 +252,11 @@ def plan_search(
 def split_persons(
     ids: Any, persons: CountedRows, cv: Any, generator: NoiseGenerator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of the counted records to fit to, and of those to hold out.
-
-    Each person is held out, with all records, by an independent coin, under both adjacencies.
-    Couple the coins of the people in both data sets, and those of a person and the replacement.
-    Given the coins, the data sets differ in the records of one person in one part, so the guarantee
-    of a run is that of its fit or of its score (docs/theory.md, section 14).
-    """
+    """Return the positions of the counted records to fit to, and of those to hold out."""
+    # Each person is held out, with all records, by an independent coin, under both adjacencies.
+    # Couple the coins of the people in both data sets, and those of a person and the replacement.
+    # Given the coins, the data sets differ in the records of one person in one part, so the
+    # guarantee of a run is that of its fit or of its score (docs/theory.md, section 14).
     if isinstance(cv, bool) or not isinstance(cv, Integral) or cv < 2:
         raise ValueError(
             "cv must be an integer of at least 2 if the schema has a person, because each person "
@@ -320,7 +315,7 @@ def _check_positions(part: Any, n_records: int) -> np.ndarray:
     positions = np.asarray(part)
     if positions.dtype == bool:
         positions = np.flatnonzero(positions)
-    within = positions.size == 0 or (positions.min() >= 0 and positions.max() < n_records)
+    within = np.all((positions >= 0) & (positions < n_records))
     if positions.ndim != 1 or positions.dtype.kind not in "iu" or not within:
         raise ValueError("cv must give positions of records, from 0 to n_samples - 1")
     if np.unique(positions).size != positions.size:

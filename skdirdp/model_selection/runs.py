@@ -25,7 +25,6 @@ from ..mechanisms.additive import SelectionMechanism
 from ..mechanisms.sampling import bernoulli
 from ..pipeline import PrivatePipeline
 from ..pipeline.inputs import find_schema
-from ..schema import Schema
 from .planning import Route, SearchPlan
 from .scoring import GRID, PrivateScorer, rank_table, score_table, set_range
 
@@ -66,34 +65,25 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
     max_rows = 1 if schema is None else schema.max_rows
     for name in dict.fromkeys(name for each in candidates for name in each):
         if name.split("__")[-1] in BUDGET_PARAMETERS:
-            raise ValueError(
-                f"{name} must not be searched over: it follows from the budget of the search"
-            )
+            raise ValueError(f"{name} must not be searched over: the budget of the search sets it")
     for each in ({}, *candidates):
         for name, value in {**estimator.get_params(deep=True), **each}.items():
             if name.split("__")[-1] == "max_rows" and value not in (None, 1, max_rows):
                 raise ValueError(f"{name} must be 1 inside a search: {ROWS_ONLY}")
-        if each:
-            _check_same_persons(schema, find_schema(clone(estimator).set_params(**each)))
-
-
-def _check_same_persons(schema: Schema | None, other: Schema | None) -> None:
-    """Raise an error if the schemas of candidates identify people differently."""
-    names = ("person", "max_rows", "missing_values")
-    if any(getattr(schema, name, None) != getattr(other, name, None) for name in names):
-        raise ValueError(
-            "the schemas of all candidates must have the same person, max_rows and missing_values, "
-            "because all candidates protect the same people; some differ"
-        )
+        other = find_schema(clone(estimator).set_params(**each)) if each else schema
+        names = ("person", "max_rows", "missing_values")
+        if any(getattr(schema, name, None) != getattr(other, name, None) for name in names):
+            raise ValueError(
+                "the schemas of all candidates must have the same person, max_rows and "
+                "missing_values, because all candidates protect the same people; some differ"
+            )
 
 
 def make_candidate(
     estimator: Any, parameters: Mapping[str, Any], budget: Budget, seed: int | None = None
 ) -> PrivatePipeline:
-    """Return an unfitted copy with these parameters and this budget, without accountant.
-
-    If `seed` is given, it seeds all parameters `random_state` that are None.
-    """
+    """Return an unfitted copy with these parameters and this budget, without accountant."""
+    # If `seed` is given, it seeds all parameters `random_state` that are None.
     copy = clone(estimator).set_params(
         **{name: clone(value, safe=False) for name, value in parameters.items()}
     )
@@ -104,11 +94,8 @@ def make_candidate(
         copy = PrivatePipeline(copy.steps, **{name: getattr(copy, name) for name in options})
     candidate = copy.set_params(**budget._asdict(), accountant=None)
     if seed is not None:
-        names = [
-            name
-            for name, value in candidate.get_params(deep=True).items()
-            if name.split("__")[-1] == "random_state" and value is None
-        ]
+        given = candidate.get_params(deep=True).items()
+        names = [n for n, v in given if n.split("__")[-1] == "random_state" and v is None]
         seeds = np.random.default_rng(seed).integers(2**31, size=len(names)).tolist()
         candidate.set_params(**dict(zip(names, seeds, strict=True)))
     return candidate
@@ -139,9 +126,8 @@ def rehearse(
         )
     if any(isinstance(m, SelectionMechanism) and not m.is_exact for m, _ in planned.joint.parts):
         raise ValueError(
-            "PrivateCountVectorizer must not learn its vocabulary inside a search, because every "
-            "run would use a part of delta. Fit it before, and pass vocabulary=words.vocabulary_. "
-            "Nothing was charged"
+            "PrivateCountVectorizer must not learn its vocabulary inside a search: every run would "
+            "use a part of delta. Fit it before, and pass its vocabulary_. Nothing was charged"
         )
     names = [*leaking, *planned.not_covered]
     return planned.joint, [n.removeprefix(f"{_STEP}__") if wrapped else n for n in names]
@@ -182,7 +168,6 @@ class Run(NamedTuple):
 
 
 def draw_candidates(route: Route, generator: NoiseGenerator) -> list[int]:
-    """Return the number of the candidate of each run."""
     if route.name == "composition":
         return list(range(route.n_candidates))
     drawn = []

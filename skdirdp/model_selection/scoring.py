@@ -3,7 +3,8 @@
 Each held-out record gets a value from 0 (the lowest score) to 1. A record that cannot be scored
 gets 0, because an error would reveal it. The value is added to the *gain*, and 1 minus the value
 to the *loss*. So gain and loss are a table of counts, to which each record adds 1. Scores that are
-averaged by class have two cells for each class.
+averaged by class have two cells for each class. Records without a label in the column that names
+the labels are left out.
 """
 
 import math
@@ -17,31 +18,18 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils import indexable
 from sklearn.utils.validation import check_is_fitted
 
-from .._messages import (
-    errors_without_data,
-    format_exact,
-    is_error,
-    suppress_external_warnings,
-    warn,
-)
+from .. import _messages, schema
 from .._persons import RECORD, CountedRows, Unit, select_rows
 from .._random import noise_generator
 from .._sklearn_compat import take_records
 from .._validation import check_choice, check_real
 from ..base import Budget, PrivacyReport
+from ..inference import NoisyTable, share
 from ..mechanisms import GaussianMechanism
 from ..mechanisms.calibration import calibrate_tables
 from ..mechanisms.sampling import check_platform
 from ..mechanisms.tables import ContributionBound, CountTable
 from ..pipeline.inputs import collect, find_schema, ids_by_schema, labels_by_name
-from ..schema import (
-    as_labels,
-    as_table,
-    label_codes,
-    label_numbers,
-    missing_cells,
-    without_dictionaries,
-)
 
 #: Values are rounded down to multiples of this, so that sums are exact.
 GRID = 2.0**-20
@@ -111,7 +99,7 @@ class PrivateScore:
     value : float
         Score, with noise.
     low, high, confidence : float
-        Confidence interval of the exact score of these records, and its level.
+        Confidence interval of the score, and its level.
     name : str
         Name of the score.
     privacy : PrivacyReport, default=None
@@ -135,34 +123,34 @@ class PrivateScore:
         return self.value
 
     def __str__(self) -> str:
-        return (
-            f"{self.name} {self.value:.4f}, from {self.low:.4f} to {self.high:.4f} with "
-            f"confidence {format_exact(self.confidence)}"
-        )
+        interval = f"from {self.low:.4f} to {self.high:.4f}"
+        level = _messages.format_exact(self.confidence)
+        return f"{self.name} {self.value:.4f}, {interval} with confidence {level}"
 
 
-def score_table(
-    scorer: PrivateScorer, estimator: Any, X: Any, y: Any, adjacency: str
-) -> np.ndarray:
+def score_table(scorer: PrivateScorer, model: Any, X: Any, y: Any, adjacency: str) -> np.ndarray:
     """Return exact gains and losses, of shape (n_classes or 1, 2), as multiples of `GRID`."""
     # If one record is replaced, both cells of one row change by at most 1, or one cell of each of
     # two rows. If one is added, the total changes by 1.
-    y = labels_by_name(estimator, X, y)
+    is_name, y = isinstance(y, str), labels_by_name(model, X, y)
+    if is_name and scorer.sensitivity is None:  # declared for the replacement of a record
+        labelled = np.flatnonzero([label is not None for label in y])
+        X, y = take_records(X, labelled), y[labelled]
     if scorer.sensitivity is not None:
         try:
-            labels = _to_common_labels(estimator, y, n_records=0)[1]
-            number = float(scorer.function(estimator, as_table(X), labels))
+            labels = _to_common_labels(model, y, n_records=0)[1]
+            number = float(scorer.function(model, schema.as_table(X), labels))
         except Exception:
             number = np.nan
         number = scorer.low if np.isnan(number) else min(max(number, scorer.low), scorer.high)
         gain = math.floor((number - scorer.low) / scorer._step(adjacency))
         return np.array([[gain, scorer._n_steps(adjacency) - gain]], dtype=float) * GRID
-    values = _score_records(scorer.function, estimator, X, y)
+    values = _score_records(scorer.function, model, X, y)
     share = (np.clip(values, scorer.low, scorer.high) - scorer.low) / (scorer.high - scorer.low)
     share = np.floor(np.where(np.isnan(share), 0.0, share) / GRID) * GRID
     if not scorer.by_class:
         return np.array([[share.sum(), (1 - share).sum()]])
-    codes, n_classes = _codes(estimator, y), len(estimator.classes_)
+    codes, n_classes = _codes(model, y), len(model.classes_)
     rows = [codes == code for code in range(n_classes)]  # unknown labels are in no row
     return np.array([[share[row].sum(), (1 - share[row]).sum()] for row in rows])
 
@@ -175,32 +163,30 @@ def estimate_score(
     n_records: int | None,
     runs: float = 1.0,
     confidence: float = 0.95,
+    population: bool = True,
 ) -> PrivateScore:
-    """Estimate the score from the best of several noisy tables, with an interval.
-
-    `n_records` is None if it is not public, and `runs` is the expected number of tables.
-    """
-    sigma, adjacency = mechanism.sigma, mechanism.adjacency
-    unit = scorer.high - scorer.low
+    """Estimate the score from the best of several noisy tables, with an interval."""
+    # `n_records` is None if it is not public, and `runs` is the expected number of tables.
     tail = (1 - confidence) / runs
-    gain, loss = noisy.T
-    if scorer.sensitivity is not None or (n_records is not None and not scorer.by_class):
-        if scorer.sensitivity is not None:
-            step = scorer._step(adjacency) / GRID
-            total = scorer._n_steps(adjacency) * GRID
-        else:
-            assert n_records is not None
-            total, step = float(n_records), unit / max(n_records, 1)
-        value = scorer.low + step * (total + float(gain[0] - loss[0])) / 2
-        width = step * (_quantile(tail / 2) * sigma / math.sqrt(2) + 2 * GRID)
+    if scorer.sensitivity is not None:
+        step = scorer._step(mechanism.adjacency) / GRID
+        difference = float(noisy[0, 0] - noisy[0, 1])
+        value = scorer.low + step * (scorer._n_steps(mechanism.adjacency) * GRID + difference) / 2
+        width = step * (_quantile(tail / 2) * mechanism.sigma / math.sqrt(2) + 2 * GRID)
         low, high = value - width, value + width
     else:
-        # All cells are within this distance of the exact ones simultaneously.
-        width = _quantile(tail / (2 * noisy.size)) * sigma + GRID * (sigma > 0)
-        worst = _share(gain - width, loss + width, if_empty=0.0 if sigma else 0.5)
-        best = _share(gain + width, loss - width, if_empty=1.0 if sigma else 0.5)
-        value = scorer.low + unit * float(np.mean(_shrunk_share(gain, loss, sigma)))
-        low, high = (scorer.low + unit * float(np.mean(each)) for each in (worst, best))
+        # Among values from 0 to 1 with the same mean, 0 and 1 have the largest variance. So the
+        # intervals of shares are conservative for other values.
+        table = NoisyTable(noisy, mechanism, None if scorer.by_class else n_records, batch_dims=1)
+        level = 1 - tail / len(noisy)  # the intervals of all classes hold simultaneously
+        found = share(table, [True, False], confidence=level, population=population)
+        gain, loss = noisy.T
+        is_public = table.n_records is not None
+        best = found.value if is_public else _shrunk_share(gain, loss, mechanism.sigma)
+        value, low, high = (
+            scorer.low + (scorer.high - scorer.low) * float(np.mean(each))
+            for each in (best, found.low - 2 * GRID, found.high + 2 * GRID)
+        )
     low, high = (min(max(each, scorer.low), scorer.high) for each in (low, high))
     return PrivateScore(min(max(value, low), high), low, high, confidence, scorer.name)
 
@@ -235,7 +221,7 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
     """Return a value for each record, NaN for records on which the function fails."""
     n_records = len(y) if y is not None else X.shape[0] if hasattr(X, "shape") else len(X)
     values = np.full(n_records, np.nan)
-    X = without_dictionaries(X)
+    X = schema.without_dictionaries(X)
     rows, y = _to_common_labels(estimator, y, n_records)
     waiting = _split_by_missing_cells(X, rows)
     while waiting:
@@ -245,9 +231,9 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
         records = X if part.size == n_records else take_records(X, part)
         labels = None if y is None else y[part]
         try:
-            found = np.asarray(function(estimator, as_table(records), labels), dtype=float)
+            found = np.asarray(function(estimator, schema.as_table(records), labels), dtype=float)
         except BaseException as error:
-            if not is_error(error):
+            if not _messages.is_error(error):
                 raise
             found = np.empty((0, 0))
         if found.ndim == 0:  # so it is for any records, and this error reveals nothing
@@ -265,7 +251,7 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
 def _split_by_missing_cells(X: Any, rows: np.ndarray) -> list[np.ndarray]:
     """Split rows into parts with the same missing cells."""
     # Other libraries convert a column of integers to floats if one value is missing.
-    missing = missing_cells(X)
+    missing = schema.missing_cells(X)
     if missing is None:
         return [rows]
     _, part = np.unique(missing[rows], axis=0, return_inverse=True)
@@ -280,19 +266,19 @@ def _to_common_labels(estimator: Any, y: Any, n_records: int) -> tuple[np.ndarra
     all_records = np.arange(n_records)
     if y is None:
         return all_records, None
-    y = as_labels(y)
+    y = schema.as_labels(y)
     if y.dtype.kind != "O":
         return all_records, y
     if hasattr(estimator, "classes_"):
         codes = _codes(estimator, y)
         return np.flatnonzero(codes >= 0), np.asarray(estimator.classes_)[codes]
-    numbers = label_numbers(y)
+    numbers = schema.label_numbers(y)
     return np.flatnonzero(~np.isnan(numbers)), np.where(np.isnan(numbers), 0.0, numbers)
 
 
 def _codes(estimator: Any, labels: Any) -> np.ndarray:
     """Return the position of each label among the classes, -1 for other labels."""
-    return label_codes(as_labels(labels), np.asarray(estimator.classes_))
+    return schema.label_codes(schema.as_labels(labels), np.asarray(estimator.classes_))
 
 
 def make_private_scorer(
@@ -401,12 +387,10 @@ def set_range(scorer: PrivateScorer, estimator: Any) -> PrivateScorer:
 
 
 def score_mechanism(unit: Unit = RECORD, **budget: Any) -> GaussianMechanism:
-    """Return Gaussian noise for gains and losses, calibrated to a budget.
-
-    A person with m scored records adds a vector with entries of at least 0 and total at most m, so
-    its norm is at most m. Two such vectors differ by at most m times the square root of 2. So the
-    noise for a person is m times that for a record (docs/theory.md, section 14).
-    """
+    """Return Gaussian noise for gains and losses, calibrated to a budget."""
+    # A person with m scored records adds a vector with entries of at least 0 and total at most m,
+    # so its norm is at most m. Two such vectors differ by at most m times the square root of 2. So
+    # the noise for a person is m times that for a record (docs/theory.md, section 14).
     table = CountTable(1.0, 2, 1, ContributionBound(1.0, 1.0), min_smoothing=0.0)
     if unit.is_person:
         table = table.per_person(unit.max_rows)
@@ -431,10 +415,11 @@ def scored_persons(estimator: Any, X: Any, y: Any, scorer: PrivateScorer) -> Cou
 
 def as_label_vector(y: Any) -> Any:
     """Return labels as a vector; a single column is flattened, as classifiers do."""
-    labels = as_labels(y)
+    labels = schema.as_labels(y)
     if getattr(labels, "ndim", 1) != 2 or labels.shape[1] != 1:
         return labels
-    warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning)
+    text = "A column-vector y was passed when a 1d array was expected"
+    _messages.warn(text, DataConversionWarning)
     return labels.ravel()
 
 
@@ -449,6 +434,26 @@ def _check_n_features(estimator: Any, X: Any) -> None:
         )
 
 
+def _release(
+    mechanism: GaussianMechanism,
+    table: np.ndarray,
+    unit: Unit,
+    accountant: Any,
+    label: str,
+    random_state: Any,
+) -> np.ndarray:
+    """Charge the accountant, and return gains and losses with noise."""
+    mechanism.check_table(table, GRID)
+    generator = None
+    if not mechanism.is_exact:
+        check_platform()
+        generator = noise_generator(random_state)
+    if accountant is not None:
+        person = {"unit": unit} if unit.is_person else {}
+        accountant.charge(mechanism, releases=1, label=label, **person)
+    return table if generator is None else mechanism.noisy(table, generator, GRID)
+
+
 def private_score(
     estimator: Any,
     X: Any,
@@ -456,6 +461,7 @@ def private_score(
     *,
     scoring: str | PrivateScorer | None = None,
     confidence: float = 0.95,
+    population: bool = True,
     epsilon: float = 1.0,
     delta: float = 1e-5,
     order: float | None = None,
@@ -473,15 +479,18 @@ def private_score(
     X : array-like of shape (n_samples, n_features)
         Records that were not used for the fit.
     y : array-like of shape (n_samples,), or str, default=None
-        Labels, or the name of their column if the model is a pipeline whose first
-        step has a schema. A record without a declared label has the lowest score. If the
-        schema has a `person`, the first `max_rows` records of each person are scored, and
-        records without an id or a label are not.
+        Labels, or the name of their column if the model has a schema, or is a pipeline whose first
+        step has one. Records without a label in that column are not scored. A label in an array
+        that is no class has the lowest score. If the schema has a `person`, the first `max_rows`
+        records of each person are scored, and records without an id are not.
     scoring : str or PrivateScorer, default=None
         As for `PrivateGridSearchCV`. Probabilities below 0.01 are raised to it in the log loss.
         The log-likelihood is clipped at twice that of the uniform distribution.
     confidence : float, default=0.95
         Confidence level of the interval.
+    population : bool, default=True
+        Whether the interval is for the population that the records were drawn from, or for these
+        records only. A score with a declared `sensitivity` has an interval for these records.
     epsilon, delta, order, adjacency, random_state
         As for `PrivateGridSearchCV`.
     accountant : PrivacyAccountant, default=None
@@ -511,27 +520,27 @@ def private_score(
     unit = RECORD if persons is None else persons.unit
     budget = Budget(epsilon, delta, order, adjacency)
     mechanism = score_mechanism(unit, **budget._asdict())
-    y = labels_by_name(estimator, X, y)
-    with errors_without_data(X=X, y=y):
-        X, y = indexable(X, as_label_vector(y))
+    labels_by_name(estimator, X, y)  # raises an error for a name that is no label
+    with _messages.errors_without_data(X=X, y=y):
+        X, y = (X, y) if isinstance(y, str) else indexable(X, as_label_vector(y))
         if persons is not None and persons.rows is not None:
-            X, y = take_records(X, persons.rows), persons.take(y)
+            X, y = take_records(X, persons.rows), y if isinstance(y, str) else persons.take(y)
         _check_n_features(estimator, X)
-        with suppress_external_warnings(math.isfinite(epsilon)):
+        with _messages.suppress_external_warnings(math.isfinite(epsilon)):
             table = score_table(scorer, estimator, X, y, adjacency)
-    mechanism.check_table(table, GRID)
-    generator = None
-    if not mechanism.is_exact:
-        check_platform()
-        generator = noise_generator(random_state)
-    if accountant is not None:
-        person = {"unit": unit} if unit.is_person else {}
-        name = "private_score" if label is None else label
-        accountant.charge(mechanism, releases=1, label=name, **person)
-    noisy = table if generator is None else mechanism.noisy(table, generator, GRID)
-    is_public = adjacency == "replace" and persons is None
+    name = "private_score" if label is None else label
+    noisy = _release(mechanism, table, unit, accountant, name, random_state)
+    is_public = adjacency == "replace" and persons is None and not isinstance(y, str)
     n_records = round(float(table.sum())) if is_public else None
-    score = estimate_score(scorer, noisy, mechanism, n_records=n_records, confidence=confidence)
-    not_covered = ("random_state",) if random_state is not None and generator is not None else ()
+    score = estimate_score(
+        scorer,
+        noisy,
+        mechanism,
+        n_records=n_records,
+        confidence=confidence,
+        population=population,
+    )
+    is_seeded = random_state is not None and not mechanism.is_exact
+    not_covered = ("random_state",) if is_seeded else ()
     report = PrivacyReport(*budget.claimed(), ((mechanism, 1),), not_covered, unit)
     return replace(score, privacy=report)

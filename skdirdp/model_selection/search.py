@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._docs import shared_docs
 from .._messages import errors_without_data, warn
-from .._random import NoiseGenerator, noise_generator, sampling_generator
+from .._random import noise_generator, sampling_generator
 from .._sklearn_compat import (
     HasMethods,
     Interval,
@@ -38,7 +38,14 @@ from ..pipeline.public_steps import reachable
 from . import planning, runs
 from .planning import ROUTES, Route, SearchPlan, SelectionReport
 from .runs import Records, Run, SearchData, fit_candidate, is_wrapped, make_candidate
-from .scoring import PrivateScorer, as_label_vector, estimate_score, get_scorer, scored_persons
+from .scoring import (
+    PrivateScorer,
+    as_label_vector,
+    estimate_score,
+    get_scorer,
+    private_score,
+    scored_persons,
+)
 
 #: Expected number of runs of a search, if `n_runs` is None.
 MEAN_RUNS = 10
@@ -153,13 +160,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         self._set_fitted_attributes(best, data, plan, leaks)
 
     def _split(
-        self,
-        candidates: Candidates,
-        X: Any,
-        y: Any,
-        params: dict[str, Any],
-        scorer: PrivateScorer,
-        generator: NoiseGenerator,
+        self, candidates: Candidates, X: Any, y: Any, params: dict, scorer: Any, generator: Any
     ) -> SearchData:
         labels_by_name(self.estimator, X, y)  # raises an error for a name that is no label
         with errors_without_data(X=X, y=y):
@@ -180,14 +181,10 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
                 f"{train.size} and {test.size} of n_samples={n_records}"
             )
         params = runs.candidate_params(self.estimator, params)
-        return SearchData(
-            candidates,
-            Records(*_take(X, y, train), _check_method_params(X, params, indices=train)),
-            _take(X, y, test),
-            Records(X, y, _check_method_params(X, params)),
-            test.size if is_public else None,
-            unit,
-        )
+        fitted = Records(*_take(X, y, train), _check_method_params(X, params, indices=train))
+        all_records = Records(X, y, _check_method_params(X, params))
+        n_test = test.size if is_public and not isinstance(y, str) else None
+        return SearchData(candidates, fitted, _take(X, y, test), all_records, n_test, unit)
 
     def _warn_of_split(self) -> list[str]:
         """Warn of an iterable of splits, and return its parameter; splitters get no records."""
@@ -235,9 +232,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         relation = PERSON_RELATIONS[self.adjacency] if data.unit.is_person else self.adjacency
         return SearchPlan(route, budget, (), score, NoPrivacy(relation), budget, ())
 
-    def _best_run(
-        self, data: SearchData, plan: SearchPlan, scorer: PrivateScorer, generator: Any
-    ) -> Run:
+    def _best_run(self, data: SearchData, plan: SearchPlan, scorer: Any, generator: Any) -> Run:
         drawn = runs.draw_candidates(plan.route, generator)
         # Without a seed, every run has its own secure generator.
         seeds: list[int | None] = [None] * len(drawn)
@@ -251,15 +246,12 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         best = runs.select_best(done, generator)
         if best.fitted is None:
             raise RuntimeError(
-                "every run of the search failed, although all were rehearsed without error. "
-                "Nothing is published, and the charge remains; the errors are not shown because "
-                "they may contain data"
+                "every run of the search failed, although every rehearsal succeeded. Nothing is "
+                "published, and the charge stays; errors are not shown, as they may contain data"
             )
         return best
 
-    def _refit(
-        self, best: Run, data: SearchData, plan: SearchPlan, generator: NoiseGenerator
-    ) -> Run:
+    def _refit(self, best: Run, data: SearchData, plan: SearchPlan, generator: Any) -> Run:
         """Return the best run with its candidate fitted to all records."""
         seed = None if self.random_state is None else int(generator.integers(2**31))
         parameters, wrapped = data.candidates[best.number], is_wrapped(self.estimator)
@@ -304,16 +296,11 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         not_covered = [name for name in dict.fromkeys(leaks) if name != "random_state"]
         if self._is_private and (self.random_state is not None or "random_state" in leaks):
             not_covered.append("random_state")
-        return SelectionReport(
-            *Budget.from_estimator(self).claimed(),
-            mechanisms=((plan.guarantee, 1),) if self._is_private else (),
-            not_covered=tuple(not_covered),
-            unit=unit,
-            route=plan.route.name,
-            n_candidates=plan.route.n_candidates,
-            run_epsilon=plan.budget.epsilon,
-            fit_epsilon=(plan.refit_budget if self._refits else plan.budget).epsilon,
-        )
+        fit = plan.refit_budget if self._refits else plan.budget
+        run = (plan.route.name, plan.route.n_candidates, plan.budget.epsilon, fit.epsilon)
+        mechanisms = ((plan.guarantee, 1),) if self._is_private else ()
+        budget = Budget.from_estimator(self).claimed()
+        return SelectionReport(*budget, mechanisms, tuple(not_covered), unit, None, *run)
 
     def __getattr__(self, name: str) -> Any:
         if name in _WITHHELD:
@@ -351,11 +338,14 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     @available_if(_estimator_has("score"))
     def score(self, X: Any, y: Any = None) -> float:
-        """Return the exact score of the best estimator.
+        """Return the exact score of the best estimator, by `scoring` if it is given.
 
         It must not be published if the records are private; `private_score` can be.
         """
-        return self._best().score(X) if y is None else self._best().score(X, y)
+        if self.scoring is None:
+            return self._best().score(X) if y is None else self._best().score(X, y)
+        options = {"epsilon": np.inf, "adjacency": self.adjacency, "population": False}
+        return private_score(self._best(), X, y, scoring=self.scorer_, **options).value
 
     def set_callbacks(self: _Search, *callbacks: Any) -> _Search:
         """Set the callbacks of the fit, of which only `ProgressBar` is allowed.

@@ -120,7 +120,7 @@ def estimate_classes(classes: Release | None, total: float | None) -> np.ndarray
     noisy = classes.drawn
     mean = float(noisy.mean()) if total is None else total / noisy.size
     noise_variance = classes.mechanism.noise.variance_at(max(mean, 0.0))
-    # If nothing is left of the sum, the noise is the best guess of its size.
+    # A mean below the standard deviation of its noise is replaced by it.
     mean = max(mean, np.sqrt(noise_variance / noisy.size))
     prior_variance = mean + max(np.mean((noisy - mean) ** 2) - noise_variance, 0.0)
     known = prior_variance / (prior_variance + noise_variance)
@@ -140,7 +140,7 @@ class _OutOfCoreCounter(Counter):
         # A copy: threads share the model, and checks of records set attributes.
         model = self.model._for_workers()
         counts = model._count_batch(part, None, model._is_private, previous, is_part=True)
-        # The people of a part are passed on from part to part, and not with its counts.
+        # `count_per_person` sends the counts of each person from part to part.
         return replace(counts, rows=replace(counts.rows, rows=None, kept={}))
 
     def count_frame(self, frame: Any) -> ClassCounts:
@@ -384,7 +384,7 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     ) -> tuple[Any, np.ndarray, Weights, CountedRows, list[str]]:
         """Return the counted records, label codes, weights, selected rows and leaks."""
         is_first = before is None and not is_part
-        X, y = self._validate(part.X, part.y, reset=is_first)
+        X, y = self._validate_part(part, reset=is_first)
         find_classes = is_first and classes is None
         if find_classes:
             with errors_without_data(y=y):
@@ -407,6 +407,10 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         self._check_size(X.shape[1])
         leaks = ["classes"] * find_classes + ["max_weight"] * weights.missing
         return X, encode_labels(y, self.classes_), weights, rows, leaks
+
+    def _validate_part(self, part: Part, *, reset: bool) -> tuple[Any, np.ndarray]:
+        """Validate the records and labels of a part before it is counted."""
+        return self._validate(part.X, part.y, reset=reset)
 
     def _class_counts(
         self, rows: CountedRows, codes: np.ndarray, weights: Weights, features: Any, leaks: Any = ()
@@ -551,8 +555,8 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         class_counts, noisy_estimates = self._estimate_counts(
             classes if has_noise else None, noisy, total
         )
-        waiting = iter(noisy_estimates)
-        tables = [each.drawn if each.mechanism is None else next(waiting) for each in features]
+        estimated = iter(noisy_estimates)
+        tables = [each.drawn if each.mechanism is None else next(estimated) for each in features]
         estimates = self._scale(plan, tables)
         if classes is None:
             return plan.known_prior, estimates
@@ -563,13 +567,13 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     def _scale(self, plan: NaiveBayesPlan, tables: Sequence[np.ndarray]) -> list[Estimate]:
         """Return estimates from post-processed counts, scaled to their totals if public."""
         estimates: list[Any] = [None] * len(tables)
-        for places, counts in stacks_by_shape(tables):
+        for indices, counts in stacks_by_shape(tables):
             if self._counts_records:
-                totals = np.array([plan.features[place][0].n_samples for place in places])
+                totals = np.array([plan.features[i][0].n_samples for i in indices])
                 counts *= (totals / counts.sum(axis=(1, 2)))[:, np.newaxis, np.newaxis]
             shares = smoothed_mean(counts, plan.smoothing)
-            for i, place in enumerate(places):
-                estimates[place] = Estimate(counts[i], shares[i], plan.smoothing)
+            for i, table, share in zip(indices, counts, shares, strict=True):
+                estimates[i] = Estimate(table, share, plan.smoothing)
         return estimates
 
     def __getattr__(self, name: str) -> Any:

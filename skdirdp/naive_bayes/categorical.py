@@ -23,7 +23,7 @@ from .base import Table, _PrivateNaiveBayes, noisy_table
 
 # Records are scored in blocks of about this many entries, which fit into the cache.
 _BLOCK_ENTRIES = 1 << 19
-# Larger categories in X are probably no codes, and must be declared by n_categories.
+# Larger numbers in X are probably not category codes, and must be declared by n_categories.
 _LARGEST_OBSERVED = 1_000_000
 
 

@@ -13,7 +13,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_non_negative
 
-from .._contributions import RowBounds, RowSums, check_given_counts, sum_rows
+from .._contributions import ContributionError, RowBounds, RowSums, check_given_counts, sum_rows
 from .._docs import shared_docs
 from .._messages import errors_without_data
 from .._sklearn_compat import Interval, StrOptions, validate_records
@@ -80,7 +80,12 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     #: Whether the sums of all classes are released as one row.
     _one_row: ClassVar[bool] = False
 
-    def _validate(self, X, y="no_validation", *, reset):
+    def _validate_part(self, part, *, reset):
+        # Entries are checked when they are counted, unless only some records are counted.
+        is_checked = part.groups is None and type(self)._prepare is _NumericNaiveBayes._prepare
+        return self._validate(part.X, part.y, reset=reset, check_entries=not is_checked)
+
+    def _validate(self, X, y="no_validation", *, reset, check_entries=True):
         checked = validate_records(
             self,
             X,
@@ -96,21 +101,26 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
                 X = X.astype(np.float64)
             if X.dtype.kind not in "biuf":  # a missing duration is a negative number as a float
                 raise TypeError(f"X must contain numbers; got dtype {X.dtype.name}")
-            # One pass finds most tables to be valid counts. Others are checked step by step.
-            if is_unclear := math.isnan(largest_count(X.data if sparse.issparse(X) else X)):
-                assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+        if check_entries:
+            self._check_entries(X, is_fit=bool(labels))
         X = self._prepare(X)
-        if not labels:  # only fit needs non-negative numbers, as in scikit-learn
-            return X
-        if is_unclear:
+        return (X, *labels) if labels else X
+
+    def _check_entries(self, X: Any, *, is_fit: bool) -> None:
+        """Raise an error for entries that are not finite or, in a fit, negative."""
+        # One pass finds most tables to be valid counts. Others are checked step by step.
+        if not math.isnan(largest_count(X.data if sparse.issparse(X) else X)):
+            return
+        with errors_without_data(X=X):
+            assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+        if is_fit:  # only fit needs non-negative numbers, as in scikit-learn
             try:
-                check_non_negative(X, f"{type(self).__name__} (input X)")
+                check_non_negative(self._prepare(X), f"{type(self).__name__} (input X)")
             except ValueError as error:
                 raise ValueError(
                     f"{str(error).rstrip('.')}. If X comes from a HashingVectorizer, set its "
                     "alternate_sign=False"
                 ) from None
-        return (X, *labels)
 
     def _prepare(self, X: Any) -> Any:
         """Return the numbers that are counted or scored."""
@@ -138,7 +148,11 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
     def _count_features(self, X, codes, weights):
         n_columns = self._declared_columns(X.shape[1])
         bounds = self._row_bounds(n_columns, weights.exact)
-        sums = sum_rows(X, codes, len(self.classes_), weights, *bounds, n_columns)
+        try:
+            sums = sum_rows(X, codes, len(self.classes_), weights, *bounds, n_columns)
+        except ContributionError:
+            self._check_entries(X, is_fit=True)  # raises an error that users understand
+            raise
         return self._features(sums, n_columns)
 
     def _undeclared(self, weighted):

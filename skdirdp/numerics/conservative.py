@@ -142,10 +142,7 @@ def quotient_up(a: float, b: float) -> float:
 
 
 def log_hockey_stick(
-    threshold: np.ndarray,
-    slope: float,
-    log_density: Callable[[np.ndarray], np.ndarray],
-    score: Callable[[np.ndarray], np.ndarray],
+    threshold: np.ndarray, slope: float, log_density: Callable, score: Callable
 ) -> np.ndarray:
     """Compute log of the integral of ``p(t) (1 - exp(-slope (t - t0)))`` over t > t0, rounded up.
 
@@ -210,10 +207,7 @@ def _bisect(below, low, high, steps=_BISECTIONS):
 
 
 def inverted_log_delta(
-    cumulant: Callable[[np.ndarray, bool], np.ndarray],
-    max_tilt: float,
-    epsilon: float,
-    releases: int = 1,
+    cumulant: Callable[..., np.ndarray], max_tilt: float, epsilon: float, releases: int = 1
 ) -> tuple[float, bool]:
     """Bound log delta of a sum of losses at epsilon, and return whether the bound is tight.
 
@@ -297,11 +291,7 @@ def _saddle_search(cumulant, max_tilt, epsilon):
 
 
 def zoomed_search(
-    evaluate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
-    low: float,
-    high: float,
-    zooms: int,
-    size: int = _GRID,
+    evaluate: Callable, low: float, high: float, zooms: int, size: int = _GRID
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return tilts, sorted, and values on a grid, and on finer grids around the least value."""
     tilts, values = [], []

@@ -124,12 +124,10 @@ def log_gamma_gap(a, b):
 
 
 def _log_gamma_gap(tilt, centre, shift, near, far):
-    """Compute ``tilt f(near) + f(far) - (1 + tilt) f(centre)`` with ``f = lnGamma``.
-
-    The three points are ``centre``, ``near = centre + shift`` and ``far = centre - tilt * shift``,
-    so that the linear part of f cancels. If one of them is small, the recurrence of the gamma
-    function increases all three by ten, where Stirling's series is accurate.
-    """
+    """Compute ``tilt f(near) + f(far) - (1 + tilt) f(centre)`` with ``f = lnGamma``."""
+    # The three points are centre, near = centre + shift and far = centre - tilt * shift, so that
+    # the linear part of f cancels. If one of them is small, the recurrence of the gamma function
+    # increases all three by ten, where Stirling's series is accurate.
     least = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
     steps = 0 if least >= STIRLING_FROM else STIRLING_FROM
     terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else _ALL_TERMS
@@ -181,11 +179,9 @@ def entropy_excess(z, one_plus_z, log_excess=None):
 
 
 def gamma_add_cumulant(tilt, r, alpha, rough=False):
-    """Compute ``log E exp(tilt L)`` for the loss L of Gamma(alpha + r) against Gamma(alpha).
-
-    The real part of the tilt is above -1. If `rough`, an absolute error of about 1e-16 times the
-    tilt is allowed.
-    """
+    """Compute ``log E exp(tilt L)`` for the loss L of Gamma(alpha + r) against Gamma(alpha)."""
+    # The real part of the tilt is above -1. If `rough`, an absolute error of about 1e-16 times the
+    # tilt is allowed.
     tilt = np.asarray(tilt)
     finite = tilt.real < _LARGEST_TILT
     tilt = np.where(finite, tilt, 0.0)
@@ -198,10 +194,8 @@ def gamma_add_cumulant(tilt, r, alpha, rough=False):
 
 
 def gamma_remove_cumulant(tilt, r, alpha, rough=False):
-    """Compute ``log E exp(tilt L)`` for the loss L of Gamma(alpha) against Gamma(alpha + r).
-
-    The result is infinite if the real part of the tilt is at least alpha / r.
-    """
+    """Compute ``log E exp(tilt L)`` for the loss L of Gamma(alpha) against Gamma(alpha + r)."""
+    # The result is infinite if the real part of the tilt is at least alpha / r.
     tilt = np.asarray(tilt)
     far = _residue(alpha, tilt, r)
     finite = far.real > 0

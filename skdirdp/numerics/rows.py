@@ -1,5 +1,6 @@
 """Blocks of rows, dense or sparse: totals, scaling, and sums by group."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,8 +22,7 @@ except ImportError:
 # Sums of whole numbers up to this are exact in single precision.
 _EXACT_IN_SINGLE = 2.0**24
 # Approximate number of entries per block. A block fits into the processor's cache.
-_DENSE_ENTRIES = 1 << 17
-_SPARSE_ENTRIES = 1 << 16
+_ENTRIES = 1 << 17
 _WHOLE_ENTRIES = 1 << 15
 
 
@@ -43,7 +43,6 @@ def stacks_by_shape(arrays: Sequence[np.ndarray]) -> Iterator[tuple[list[int], n
 
 
 def is_whole(values: np.ndarray) -> bool:
-    """Return whether all values are whole numbers."""
     flat = values.reshape(-1)
     blocks = (flat[rows] for rows in row_blocks(flat.size, 1, _WHOLE_ENTRIES))
     return all(bool((block == np.rint(block)).all()) for block in blocks)
@@ -68,14 +67,11 @@ class DenseRows:
         """Largest entry; nan unless all entries are finite and non-negative."""
         return largest_count(self.entries)
 
-    def with_entries(self, entries: np.ndarray) -> "DenseRows":
-        return DenseRows(entries)
-
     def take(self, mask: np.ndarray) -> "DenseRows":
         return DenseRows(self.entries[mask])
 
     def with_rows(self, mask: np.ndarray, rows: Any) -> "DenseRows":
-        """Return the block with the rows of a mask replaced; its memory is used again."""
+        """Return the block with the rows of a mask replaced; its memory is reused."""
         self.entries[mask] = rows.entries
         return DenseRows(self.entries)
 
@@ -106,7 +102,6 @@ class DenseRows:
             return block[:, 0]
 
     def add_to(self, sums: np.ndarray, groups: np.ndarray) -> None:
-        """Add each row to the sums of its group, in place."""
         if csc_matvecs is None:
             np.add.at(sums, groups, self.entries)
             return
@@ -142,12 +137,11 @@ class SparseRows:
         return np.diff(self.indptr)
 
     def canonical(self) -> "SparseRows":
-        """Return the rows with sorted columns, and with duplicate entries summed.
-
-        Raise an error for invalid columns, which would be counted in another group.
-        """
+        """Return the rows with sorted columns, and with duplicate entries summed."""
+        # Raise an error for invalid columns, which would be counted in another group.
         columns = self.columns
-        if columns.min(initial=0) < 0 or columns.max(initial=-1) >= self.n_columns:
+        unsigned = columns.view(f"u{columns.itemsize}")  # negative numbers become large ones
+        if columns.size and unsigned.max() >= self.n_columns:
             raise ValueError("X.indices must be columns of X; some are not")
         if self._is_sorted():
             return self
@@ -175,9 +169,6 @@ class SparseRows:
         rises[inner[(inner > 0) & (inner < len(self.columns))] - 1] = True
         return bool(rises.all())
 
-    def with_entries(self, entries: np.ndarray) -> "SparseRows":
-        return replace(self, entries=entries)
-
     def take(self, mask: np.ndarray) -> "SparseRows":
         kept = self.broadcast(mask)
         indptr = np.concatenate([[0], np.cumsum(self._lengths[mask])])
@@ -185,7 +176,7 @@ class SparseRows:
 
     def with_rows(self, mask: np.ndarray, rows: Any) -> "SparseRows":
         self.entries[self.broadcast(mask)] = rows.entries
-        return self.with_entries(self.entries)
+        return replace(self)
 
     def broadcast(self, values: np.ndarray) -> np.ndarray:
         return np.repeat(values, self._lengths)
@@ -240,26 +231,23 @@ class GroupSums:
         self._most += most
 
     def _move(self) -> None:
-        """Move the sums in single precision to the sums in double precision."""
         if self._whole is not None:
             self._sums += self._whole
         self._whole, self._most = None, 0.0
 
     def table(self) -> np.ndarray:
-        """Return the sums of all blocks."""
         self._move()
         return self._sums
 
 
 def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
-    """Split an array or CSR matrix into blocks that fit into the processor's cache.
-
-    Each block is a copy with at most one entry per cell. Copies ensure that the numbers that
-    are checked are the numbers that are added, even if another process changes the records.
-    """
+    """Split an array or CSR matrix into blocks that fit into the processor's cache."""
+    # Each block is a copy with at most one entry per cell. Copies ensure that the numbers that are
+    # checked are the numbers that are added, even if another process changes the records.
+    # `largest` of a block is NaN if some of its entries are negative or not finite.
     n_rows, n_columns = X.shape
     if not sparse.issparse(X):
-        for rows in row_blocks(n_rows, n_columns, _DENSE_ENTRIES):
+        for rows in row_blocks(n_rows, n_columns, _ENTRIES):
             yield rows, DenseRows(np.array(X[rows], dtype=np.float64, order="C"))
         return
     entries, columns, indptr = X.data, X.indices, np.array(X.indptr, dtype=np.intp)
@@ -268,14 +256,15 @@ def blocks_of_rows(X: Any) -> Iterator[tuple[slice, Rows]]:
     if indptr[-1] > min(len(entries), len(columns)):
         raise ValueError("X.indptr must not end beyond X.indices and X.data; it does")
     # Blocks with about the same number of entries each.
-    blocks = max(1, int(indptr[-1]) // _SPARSE_ENTRIES)
+    blocks = max(1, int(indptr[-1]) // _ENTRIES)
     edges = np.searchsorted(indptr, np.linspace(0, indptr[-1], blocks + 1)).clip(0, n_rows)
     edges[0], edges[-1] = 0, n_rows
     for start, stop in pairwise(edges.tolist()):
         part = slice(indptr[start], indptr[stop])
         copies = np.array(entries[part], dtype=np.float64), np.array(columns[part])
         block = SparseRows(*copies, indptr[start : stop + 1] - indptr[start], n_columns)
-        yield slice(start, stop), block.canonical()
+        # A sum of duplicate entries could hide that some are invalid.
+        yield slice(start, stop), block if math.isnan(block.largest) else block.canonical()
 
 
 def largest_of(values: np.ndarray) -> float:
@@ -286,12 +275,12 @@ def largest_of(values: np.ndarray) -> float:
 def scaled_rows(block: Rows, factor: np.ndarray, grid: float | None = None) -> Rows:
     """Multiply each row by a factor, and round down to a multiple of the grid if there is one."""
     if grid is None:
-        return block.with_entries(block.entries * block.broadcast(factor))
+        return replace(block, entries=block.entries * block.broadcast(factor))
     # The grid is a power of two, so dividing and multiplying by it is exact.
     entries = block.entries * block.broadcast(factor / grid)
     np.floor(entries, out=entries)
     entries *= grid
-    return block.with_entries(entries)
+    return replace(block, entries=entries)
 
 
 def whole_rows(block: Rows) -> np.ndarray:
@@ -299,4 +288,4 @@ def whole_rows(block: Rows) -> np.ndarray:
     if is_whole(block.entries):
         return np.ones(block.n_rows, dtype=bool)
     broken = block.entries != np.rint(block.entries)
-    return block.with_entries(broken.astype(float)).totals(exact_below=EXACT) == 0
+    return replace(block, entries=broken.astype(float)).totals(exact_below=EXACT) == 0

@@ -364,13 +364,10 @@ def _revealed_by_fit(step: Any, epsilon: float | None) -> str | None:
 
 
 def _learns(step: Any) -> str | None:
-    kind = type(step).__name__
     if type(step) in _REGISTERED:
         return _apply(_REGISTERED[type(step)], step)
-    for rules in (TRANSFORMERS, SAMPLERS):
-        if kind in rules and is_known(step):
-            return _apply(rules[kind], step)
-    return "is not known to learn nothing from the data"
+    rules, unknown = TRANSFORMERS | SAMPLERS, "is not known to learn nothing from the data"
+    return _apply(rules.get(type(step).__name__, unknown), step) if is_known(step) else unknown
 
 
 def _apply(rule: Rule, step: Any) -> str | None:
@@ -381,28 +378,23 @@ def _fault(step: PrivateEstimator, epsilon: float | None) -> str:
     """Return why an estimator of this package is not private, "" if it is."""
     if getattr(step, "mechanism", None) == "ehdl":
         return "has a mechanism that is not private"
-    if np.isinf(step.epsilon if epsilon is None else epsilon):
-        return "has no noise: epsilon is infinite"
-    return ""
+    is_private = np.isfinite(step.epsilon if epsilon is None else epsilon)
+    return "" if is_private else "has no noise: epsilon is infinite"
 
 
 def _chooses_columns(step: Any) -> str | None:
     """Return a reason if a ColumnTransformer selects columns by a function of the data."""
-    for _, _, columns in getattr(step, "transformers", None) or ():
-        if callable(columns) and type(columns).__name__ != "make_column_selector":
-            return "chooses columns by a function of the data"
-    return None
+    columns = [each[2] for each in getattr(step, "transformers", None) or ()]
+    free = any(callable(each) and type(each).__name__ != "make_column_selector" for each in columns)
+    return "chooses columns by a function of the data" if free else None
 
 
 def _children(step: Any) -> Iterator[tuple[str, Any]]:
     """Yield the estimators inside another, by their names in `set_params`."""
-    named = [
-        each
-        for attribute in ("steps", "transformers", "transformer_list", "estimators")
-        for each in getattr(step, attribute, None) or ()
-        if isinstance(each, tuple)
-    ]
-    yield from ((each[0], each[1]) for each in named)
+    lists = ("steps", "transformers", "transformer_list", "estimators")
+    parts = [each for name in lists for each in getattr(step, name, None) or ()]
+    named = [each[:2] for each in parts if isinstance(each, tuple)]
+    yield from named
     for name, value in step.get_params(deep=False).items():
         if isinstance(value, BaseEstimator) and (not named or name == "remainder"):
             yield name, value

@@ -87,13 +87,13 @@ class _PipelineContext(ReleaseContext):
         except Exception as error:
             if not self.is_private or not self.step or is_own_error(error):
                 raise
-            refusal = self._redacted(error)
+            redacted = self._redacted(error)
             try:
-                raise refusal from None
+                raise redacted from None
             finally:
                 # `from None` only prevents printing. The message of the original error could
                 # be kept in a log longer than the data.
-                refusal.__context__ = None
+                redacted.__context__ = None
         finally:
             SHARED_GROUPS.reset(shared)
 
@@ -170,9 +170,8 @@ class Rehearsal(_PipelineContext):
             )
         if not self.is_private:
             return
-        before = [
-            each for _, each in self.plans if feeds(self.pipe, str(each.estimator.label), path)
-        ]
+        plans = [each for _, each in self.plans]
+        before = [each for each in plans if feeds(self.pipe, str(each.estimator.label), path)]
         knows_columns = estimator._takes_declared_columns and "n_columns" in self.known
         for each in before:
             if each.estimator._selects_names and each.tables and not knows_columns:
@@ -238,10 +237,8 @@ def _shares(
         by_step = {step: float(share) for step, share in shares.items()}
         if not all(np.isfinite(share) and share > 0 for share in by_step.values()):
             raise ValueError(f"shares must be positive and finite; got {dict(shares)}")
-    return [
-        by_step[step] * len(plan.tables) / n_tables[step] if plan.tables else 0.0
-        for step, plan in plans
-    ]
+    sizes = [(step, len(plan.tables)) for step, plan in plans]
+    return [by_step[step] * size / n_tables[step] if size else 0.0 for step, size in sizes]
 
 
 def _default_shares(
@@ -312,9 +309,7 @@ class PaidFit(_PipelineContext):
         budget = self.budget
         if not budget.is_private:
             return budget
-        if plan.joint is None:
-            return budget._replace(epsilon=0.0)
-        alone = Composition(plan.joint.parts)
+        alone = Composition(() if plan.joint is None else plan.joint.parts)
         if budget.order is None:
             return budget._replace(epsilon=alone.epsilon(budget.delta))
         return budget._replace(epsilon=float(alone.rdp(budget.order)))
@@ -396,17 +391,10 @@ def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
     # Private estimators in a list without names come first, under the name of the list: if they
     # have a better name, it comes later.
     parameters = pipe.get_params(deep=True)
-    unnamed = [
-        (path, estimator)
-        for path, value in parameters.items()
-        if isinstance(value, (list, tuple))
-        for estimator in private_estimators(value)
-    ]
-    named = [
-        (path, value)
-        for path, value in parameters.items()
-        if hasattr(value, "get_params") and not isinstance(value, type)
-    ]
+    lists = [(path, each) for path, each in parameters.items() if isinstance(each, (list, tuple))]
+    unnamed = [(path, part) for path, parts in lists for part in private_estimators(parts)]
+    named = [(path, each) for path, each in parameters.items() if hasattr(each, "get_params")]
+    named = [(path, each) for path, each in named if not isinstance(each, type)]
     frozen = [f"{path}__" for path, part in named if isinstance(part, FrozenEstimator)]
     return unnamed + [part for part in named if not part[0].startswith(tuple(frozen))]
 

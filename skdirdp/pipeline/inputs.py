@@ -49,11 +49,12 @@ class FitInputs(NamedTuple):
 
 
 def find_schema(estimator: Any) -> Schema | None:
-    """Return the schema of the first step of a pipeline, or of the best pipeline of a search."""
-    estimator = getattr(estimator, "best_estimator_", estimator)
-    steps = [
-        step for _, step in getattr(estimator, "steps", ()) if step not in (None, "passthrough")
-    ]
+    """Return the schema of an estimator, of the first step of a pipeline, or of a search's best."""
+    found = getattr(estimator, "best_estimator_", estimator)
+    if not hasattr(found, "steps"):
+        schema = getattr(found, "schema", None)
+        return schema if isinstance(schema, Schema) else None
+    steps = [step for _, step in found.steps if step not in (None, "passthrough")]
     return steps[0].schema if steps and encodes_by_schema(steps[0]) else None
 
 
@@ -83,24 +84,15 @@ def read_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     if ids is not None:
         check_person(schema, groups, schema.max_rows)
         groups, max_rows = ids, schema.max_rows
+    groups = _only_labelled(groups, labelled)
     kinds = [schema[name] for name in schema.features if name in records.columns]
-    return FitInputs(
-        records,
-        y,
-        params,
-        _only_labelled(groups, labelled),
-        max_rows,
-        labelled,
-        np.array([kind.n_cells for kind in kinds if not isinstance(kind, Names)]),
-        classes,
-    )
+    sizes = np.array([kind.n_cells for kind in kinds if not isinstance(kind, Names)])
+    return FitInputs(records, y, params, groups, max_rows, labelled, sizes, classes)
 
 
 def _check_by_name(X: Any, y: Any, *others: Any) -> None:
-    """Raise an error if vectors are passed with a table that is not in memory.
-
-    The rows of such a table may not be in the same order as the entries of the vectors.
-    """
+    """Raise an error if vectors are passed with a table that is not in memory."""
+    # The rows of such a table may not be in the same order as the entries of the vectors.
     is_given = (y is not None and not isinstance(y, str)) or any(v is not None for v in others)
     if is_given and not is_in_memory(X):
         raise TypeError(
@@ -147,20 +139,17 @@ def _check_encoders(pipe: Any, schema: Schema | None) -> None:
 
 
 def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
-    """Return the labels in the column that `y` names, with None for records without a label.
-
-    If `y` is not a name, it is returned unchanged.
-    """
+    """Return the labels in the column that `y` names, with None for records without a label."""
+    # If `y` is not a name, it is returned unchanged.
     if not isinstance(y, str):
         return y
     schema = find_schema(estimator)
     if schema is None:
         raise TypeError(
-            "y may be the name of a column only if the estimator is a pipeline whose first step "
-            "has a schema, such as schema.encoder(); got a name"
+            "y may be the name of a column only if the estimator has a schema, or is a pipeline "
+            "whose first step has one, such as schema.encoder(); got a name"
         )
-    records = schema.records(X, optional=True)
-    return labels_or_none(schema, y, _column(records, y))
+    return labels_or_none(schema, y, _column(schema.records(X, optional=True), y))
 
 
 def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarray]:

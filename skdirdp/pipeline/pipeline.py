@@ -29,18 +29,10 @@ from ..base import Budget, PrivacyReport, ReleaseContext, charge
 from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import JointMechanism
 from ..schema import record_wise
+from . import contexts
 from .check import check_pipeline
-from .contexts import (
-    JointPlan,
-    PaidFit,
-    Rehearsal,
-    check_not_adaptive,
-    check_rows_are_kept,
-    label_by_path,
-    private_estimators,
-)
 from .inputs import FitInputs, labelled_records, read_inputs
-from .public_steps import hide_records, reachable, show_classes, takes_table
+from .public_steps import reachable, restore_classes, takes_table, use_made_up_records
 
 
 @dataclass(frozen=True)
@@ -296,16 +288,13 @@ class PrivatePipeline(Pipeline):
             Fitted. Private steps are replaced by the result of their `to_sklearn`.
         """
         check_is_fitted(self)
-        steps = [
-            (name, step.to_sklearn() if hasattr(step, "to_sklearn") else step)
-            for name, step in self.steps
-        ]
-        private = [
-            name for name, step in steps if any("privacy_" in vars(e) for e in reachable(step))
-        ]
+        plain = {
+            n: step.to_sklearn() if hasattr(step, "to_sklearn") else step for n, step in self.steps
+        }
+        private = [n for n, s in plain.items() if any("privacy_" in vars(e) for e in reachable(s))]
         if private:
             raise ValueError(f"steps must have a method to_sklearn; got {', '.join(private)}")
-        return Pipeline(steps, transform_input=self.transform_input)
+        return Pipeline(list(plain.items()), transform_input=self.transform_input)
 
     predict: Any = _on_converted_records("predict")
     predict_proba: Any = _on_converted_records("predict_proba")
@@ -367,11 +356,9 @@ class PrivatePipeline(Pipeline):
         """
         self._validate_params()
         self._validate_steps()
-        if not self._holds_private_steps():
-            return None
-        return self._rehearsed(X, y, params).joint
+        return self._rehearsed(X, y, params).joint if self._has_private_steps() else None
 
-    def _rehearsed(self, X: Any, y: Any, params: dict) -> JointPlan:
+    def _rehearsed(self, X: Any, y: Any, params: dict) -> contexts.JointPlan:
         """Return the plan of a fit, without fitting."""
         with suppress_external_warnings(bool(np.isfinite(self.epsilon))):
             return self._plan(Pipeline.fit, self._open(X, y, params))[0]
@@ -385,77 +372,68 @@ class PrivatePipeline(Pipeline):
         is_private = bool(np.isfinite(self.epsilon))
         with suppress_external_warnings(is_private):
             leaking = self._warn_of_leaking_steps()
-            if self._holds_private_steps():
+            if self._has_private_steps():
                 return self._fit_jointly(fit, X, y, params, leaking)
             try:
                 if is_private:
-                    hide_records(self)
+                    use_made_up_records(self)
                 inputs = self._open(X, y, params)
                 result = fit(self, inputs.X, inputs.y, **inputs.params)
             finally:
-                show_classes(self)
+                restore_classes(self)
             self.privacy_ = self._report((), leaking, ())
             return result
 
-    def _fit_jointly(
-        self, fit: Callable[..., Any], X: Any, y: Any, params: dict, leaking: list[str]
-    ) -> Any:
+    def _fit_jointly(self, fit: Callable, X: Any, y: Any, params: dict, leaking: list[str]) -> Any:
         """Fit copies of the steps with the noise that is charged."""
         inputs = self._open(X, y, params)
         plan, prefix = self._plan(fit, inputs)
-        paid = PaidFit(plan, inputs)
+        paid = contexts.PaidFit(plan, inputs)
         copy = self._copy(paid, _Prefix(prefix.memory, prefix.fitted))
         # Copies share generators: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
             if isinstance(value, (np.random.Generator, np.random.RandomState)):
                 copy.set_params(**{name: value})
-        joint = plan.joint
-        if joint is not None:
-            charge(self, *joint.as_charge(), common_unit(each.unit for each in plan.plans))
+        mechanisms = () if plan.joint is None else plan.joint.parts
+        if plan.joint is not None:
+            charge(self, *plan.joint.as_charge(), common_unit(each.unit for each in plan.plans))
         with paid.active():
             result = fit(copy, inputs.X, inputs.y, **inputs.params)
-        show_classes(copy)
-        report = self._report(
-            () if joint is None else joint.parts, [*leaking, *plan.not_covered], tuple(paid.reports)
-        )
+        restore_classes(copy)
+        report = self._report(mechanisms, [*leaking, *plan.not_covered], tuple(paid.reports))
         # Both are set at once, so that other threads see a report that matches the steps.
         self.__dict__.update(steps=copy.steps, privacy_=report)
         return result
 
     def _shared_groups(self, params: dict) -> tuple[dict, Any]:
         """Return the parameters of `fit` without person ids, and the common ids."""
-        private = {name for name, step in self.steps if private_estimators(step)}
-        names = [
-            name
-            for name in params
-            if name == "groups" or (name.endswith("__groups") and name.split("__")[0] in private)
-        ]
+        private = {name for name, step in self.steps if contexts.private_estimators(step)}
+        names = {"groups"} | {
+            name for name in params if name.endswith("__groups") and name.split("__")[0] in private
+        }
         others = {name: value for name, value in params.items() if name not in names}
-        given = [params[name] for name in names if params[name] is not None]
-        if not given:
-            return others, None
-        shared = SharedGroups(given[0])
+        given = [params[name] for name in params if name in names and params[name] is not None]
         for groups in given[1:]:
-            shared.take(groups)
-        return others, given[0]
+            SharedGroups(given[0]).take(groups)
+        return others, given[0] if given else None
 
     def _open(self, X: Any, y: Any, params: dict) -> FitInputs:
         """Return the records, labels and ids of a fit, as the schema of the first step states."""
         inputs = read_inputs(self, X, y, *self._shared_groups(params))
         if inputs.groups is not None or inputs.labelled is not None:
-            check_rows_are_kept(self)
+            contexts.check_rows_are_kept(self)
         return inputs
 
-    def _plan(self, fit: Callable[..., Any], inputs: FitInputs) -> "tuple[JointPlan, _Prefix]":
+    def _plan(self, fit: Callable, inputs: FitInputs) -> "tuple[contexts.JointPlan, _Prefix]":
         """Return the calibrated plan, and the fitted steps before the first private one."""
         if np.isfinite(self.epsilon):
-            check_not_adaptive(self)
-        rehearsal = Rehearsal(self, Budget.from_estimator(self), inputs)
+            contexts.check_not_adaptive(self)
+        rehearsal = contexts.Rehearsal(self, Budget.from_estimator(self), inputs)
         prefix = _Prefix(check_memory(self.memory))
         copy = self._copy(rehearsal, prefix)
         copy.verbose = False
         copy.__dict__.pop("_skl_callbacks", None)
-        label_by_path(copy, self, rehearsal.accountant)
+        contexts.label_by_path(copy, self, rehearsal.accountant)
         try:
             with rehearsal.active():
                 fit(copy, inputs.X, inputs.y, **inputs.params)
@@ -463,21 +441,21 @@ class PrivatePipeline(Pipeline):
             rehearsal.accountant.check()
         released = {step for step, _ in rehearsal.plans}
         for _, name, step in self._iter():
-            if name not in released and private_estimators(step):
+            if name not in released and contexts.private_estimators(step):
                 raise RuntimeError(
                     f"step {name!r} contains a private estimator that was not fitted with the "
                     "others: it has no columns, or it was fitted in another thread or process, "
                     "outside of the budget. Nothing was charged"
                 )
-        return JointPlan(rehearsal, self.shares, self.steps[-1][0]), prefix
+        return contexts.JointPlan(rehearsal, self.shares, self.steps[-1][0]), prefix
 
-    def _holds_private_steps(self) -> bool:
-        return any(private_estimators(step) for _, _, step in self._iter())
+    def _has_private_steps(self) -> bool:
+        return any(contexts.private_estimators(step) for _, _, step in self._iter())
 
-    def _copy(self, stage: Rehearsal | PaidFit, prefix: "_Prefix") -> "PrivatePipeline":
+    def _copy(self, stage: ReleaseContext, prefix: "_Prefix") -> "PrivatePipeline":
         copy = clone(self)
         if np.isfinite(self.epsilon):
-            hide_records(copy, reachable(self))
+            use_made_up_records(copy, reachable(self))
         copy.memory = prefix
         copy._stage = stage
         return copy
@@ -495,11 +473,8 @@ class PrivatePipeline(Pipeline):
             return []
         leaking = [finding for finding in check_pipeline(self) if finding.verdict == "leaks"]
         for finding in leaking:
-            warn(
-                f"step {finding.step!r}: {finding.estimator} {finding.reason}, which the privacy "
-                "guarantee does not cover",
-                PrivacyLeakWarning,
-            )
+            found = f"step {finding.step!r}: {finding.estimator} {finding.reason}"
+            warn(f"{found}, which the privacy guarantee does not cover", PrivacyLeakWarning)
         return [f"{finding.step} ({finding.estimator})" for finding in leaking]
 
     def _report(self, mechanisms, leaks, steps) -> PipelineReport:
@@ -537,7 +512,7 @@ class _Prefix:
         cached = self.memory.cache(function, **options)
 
         def fit_transform(transformer, *args, **kwargs):
-            self._ended = self._ended or bool(private_estimators(transformer))
+            self._ended = self._ended or bool(contexts.private_estimators(transformer))
             if self._ended:  # later steps depend on the noise
                 return function(transformer, *args, **kwargs)
             result = next(self._known, None)

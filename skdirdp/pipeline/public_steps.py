@@ -34,18 +34,13 @@ _N_RECORDS = 2
 #: Parameters of a class while it is fitted to made-up records. A text vectorizer with a
 #: vocabulary learns nothing from documents, but a custom analyzer may raise for empty ones.
 _TEXT = {"input": "content", "analyzer": "word", "preprocessor": None, "tokenizer": None}
-_WHILE_FITTED: dict[str, dict[str, Any]] = {
-    "CountVectorizer": _TEXT,
-    "FunctionTransformer": {"check_inverse": False},
-    "TfidfVectorizer": _TEXT,
-}
+_WHILE_FITTED: dict[str, dict[str, Any]] = {"CountVectorizer": _TEXT, "TfidfVectorizer": _TEXT}
+_WHILE_FITTED["FunctionTransformer"] = {"check_inverse": False}
 
 
-def hide_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
-    """Let the steps of a pipeline that learn nothing be fitted to made-up records.
-
-    The steps, and those inside them, are changed in place, except the `shared` ones.
-    """
+def use_made_up_records(pipe: Any, shared: Iterable[Any] = ()) -> None:
+    """Let the steps of a pipeline that learn nothing be fitted to made-up records."""
+    # The steps, and those inside them, are changed in place, except the `shared` ones.
     for path, part in pipe.get_params(deep=True).items():
         if type(part) is FrozenEstimator and hasattr(part, "transform"):
             # Frozen estimators are not cloned, and belong to the user.
@@ -84,15 +79,15 @@ def reachable(estimator: Any) -> list[Any]:
     return list(estimators.values())
 
 
-def show_classes(pipe: Any) -> None:
-    """Undo `hide_records`; also for estimators that were cloned and fitted since."""
+def restore_classes(pipe: Any) -> None:
+    """Undo `use_made_up_records`; also for estimators that were cloned and fitted since."""
     for part in reachable(pipe):
         if type(part) is not original_class(part):
             part.__class__ = original_class(part)
 
 
 def original_class(step: Any) -> type:
-    """Return the class of a step before `hide_records`."""
+    """Return the class of a step before `use_made_up_records`."""
     return getattr(type(step), "_hidden_class", type(step))
 
 
@@ -141,11 +136,8 @@ class _LearnsNothing:
 @cache
 def _fitted_to_made_up_records(original: type) -> Any:
     """A subclass with the same name, which clones keep."""
-    subclass: Any = type(
-        original.__name__,
-        (_LearnsNothing, original),
-        {"__module__": original.__module__, "_hidden_class": original},
-    )
+    names = {"__module__": original.__module__, "_hidden_class": original}
+    subclass: Any = type(original.__name__, (_LearnsNothing, original), names)
     if hasattr(original, "_sklearn_auto_wrap_output_keys"):
         subclass._sklearn_auto_wrap_output_keys = original._sklearn_auto_wrap_output_keys
     return subclass
@@ -165,12 +157,10 @@ class _PublicColumnTransformer(ColumnTransformer):
     def _record_output_indices(self, Xs):
         if any(sparse.issparse(X) for X in Xs):
             # One cell of each encoded column is not zero; the true density is private.
-            columns = [
-                len(self._transformer_to_input_indices[name])
-                for name, *_ in self._iter(
-                    fitted=True, column_as_labels=False, skip_drop=True, skip_empty_columns=True
-                )
-            ]
+            parts = self._iter(
+                fitted=True, column_as_labels=False, skip_drop=True, skip_empty_columns=True
+            )
+            columns = [len(self._transformer_to_input_indices[name]) for name, *_ in parts]
             filled = sum(
                 min(given, X.shape[1]) if sparse.issparse(X) else X.shape[1]
                 for given, X in zip(columns, Xs, strict=True)
@@ -260,9 +250,7 @@ def _made_up(step: Any, X: Any) -> Any:
     polars, arrow = sys.modules.get("polars"), sys.modules.get("pyarrow")
     if polars is not None and isinstance(X, polars.DataFrame):
         cells = _columns([_declared_polars(each) for each in X.get_columns()], categories, "")
-        return polars.DataFrame(
-            [polars.Series(name, each) for name, each in zip(X.columns, cells, strict=True)]
-        )
+        return polars.DataFrame(list(map(polars.Series, X.columns, cells)))
     if arrow is not None and isinstance(X, (arrow.Table, arrow.RecordBatch)):
         empty = X.schema.empty_table().to_pandas()
         cells = _columns([_declared_arrow(each, arrow) for each in X.schema], categories, "")
@@ -323,10 +311,8 @@ def _declared_arrow(field: Any, arrow: Any) -> Any:
 def _columns(dtypes: Sequence[Any], categories: list[Any] | None, text: Any) -> list[Any]:
     """Return the cells of each column; `text` is the cell of a column of objects."""
     known = [] if categories is None else categories[: len(dtypes)]
-    return [
-        _cells(dtype, list(values), text)
-        for dtype, values in zip_longest(dtypes, known, fillvalue=())
-    ]
+    pairs = zip_longest(dtypes, known, fillvalue=())
+    return [_cells(dtype, list(values), text) for dtype, values in pairs]
 
 
 def _cells(dtype: Any, known: list[Any], text: Any) -> Any:

@@ -31,17 +31,7 @@ from ..exceptions import PrivacyLeakWarning
 from ..mechanisms.sampling.distributions import floored_laplace_cells
 from ..numerics.conservative import quotient_up
 from ..schema import as_labels, list_cells, plain_values
-from .hellinger import (
-    EXPONENTIAL,
-    check_candidates,
-    check_count_vector,
-    draw_candidate,
-    enumerated_profile,
-    exact_exponent,
-    log_weights,
-    paper_exponent,
-    posterior_lattice,
-)
+from . import hellinger
 
 LAPLACE = ("lszhang", "lsdim", "lshist")
 # With a larger prior, rounding of the parameter would distort the contribution of one record.
@@ -178,7 +168,7 @@ class PrivateDirichletPosterior(PrivateEstimator):
         "prior": [Interval(Real, 0, None, closed="neither"), "array-like"],
         "n_categories": [None, Interval(Integral, 2, None, closed="left")],
         "categories": [None, "array-like"],
-        "mechanism": [StrOptions({*LAPLACE, *EXPONENTIAL})],
+        "mechanism": [StrOptions({*LAPLACE, *hellinger.EXPONENTIAL})],
         "calibration": [StrOptions({"exact", "paper"})],
         "gamma": [Interval(Real, 0, None, closed="neither")],
         "max_rows": [Interval(Integral, 1, MAX_ROWS_LIMIT, closed="both")],
@@ -286,9 +276,9 @@ class PrivateDirichletPosterior(PrivateEstimator):
         """
         check_is_fitted(self)
         confidence = check_real("confidence", confidence, above=0, below=1)
-        others = self.concentration_.sum() - self.concentration_
+        own = self.concentration_[:, np.newaxis]
         tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
-        return betaincinv(self.concentration_[:, np.newaxis], others[:, np.newaxis], tails)
+        return betaincinv(own, own.sum() - own, tails)
 
     def _public_labels(self) -> list | None:
         """Return the categories if a parameter gives them or their number, else None."""
@@ -333,17 +323,14 @@ class PrivateDirichletPosterior(PrivateEstimator):
                 raise ValueError(f"counts must be a vector of at least 2 cells; got shape {shape}")
             labels = list(range(shape[0]))
         unit = select_rows(None, 0, self.max_rows).unit
-        return CategoryCounts(check_count_vector(counts, len(labels)), labels, unit, [])
+        return CategoryCounts(hellinger.check_count_vector(counts, len(labels)), labels, unit, [])
 
     def _release(self, counted: "CategoryCounts") -> None:
         """Check and calibrate, charge the accountant, then draw noisy counts."""
         self._warn_of_leak(counted.leaks)
         if self.mechanism == "ehdl":
-            warn(
-                "mechanism='ehdl' is not private: its noise depends on the data. "
-                "It is meant for comparison only.",
-                PrivacyLeakWarning,
-            )
+            reason = "its noise depends on the data, and it is meant for comparison only"
+            warn(f"mechanism='ehdl' is not private: {reason}", PrivacyLeakWarning)
         plan = PosteriorPlan(self, counted)  # calibrates and checks; nothing is drawn
         ((guarantee, releases),) = plan.privacy.mechanisms
         released = plan.draw(self._charge(guarantee, releases, counted.unit))
@@ -381,13 +368,17 @@ class PosteriorPlan:
         self.n_samples, gamma = int(counted.counts.sum()), float(estimator.gamma)
         self.prior = np.broadcast_to(check_prior(estimator.prior), counted.counts.shape)
         self._counts, self._mechanism = counted.counts, mechanism
-        self._epsilon = _per_record(epsilon, unit)
+        # Divided by the number of records that a person replaces, rounded down.
+        share = epsilon / unit.max_rows
+        if np.isfinite(share) and Fraction(share) * unit.max_rows > Fraction(epsilon):
+            share = math.nextafter(share, 0.0)
+        self._epsilon = share
         sizes = mechanism, tuple(self.prior.tolist()), self.n_samples
         exact = estimator.calibration == "exact" and mechanism != "ehdl"
         method, scale, loss = _calibrate(*sizes, self._epsilon, gamma, exact)
         if scale is not None:
-            lattice = posterior_lattice(*sizes[1:])
-            logs = log_weights(mechanism, counted.counts, lattice, scale, gamma)
+            lattice = hellinger.posterior_lattice(*sizes[1:])
+            logs = hellinger.log_weights(mechanism, counted.counts, lattice, scale, gamma)
             self._candidates = lattice.counts, logs
         if mechanism == "ehdl":
             epsilon = np.inf
@@ -397,21 +388,12 @@ class PosteriorPlan:
             guarantee = NoPrivacy(adjacency)
         elif loss is not None and scale is not None and unit.max_rows == 1:
             bound = min(epsilon, loss * (1 + _LOSS_ROUNDING))
-            guarantee = enumerated_profile(*sizes, scale, gamma, bound, adjacency)
-        self.privacy = PosteriorPrivacy(
-            epsilon=epsilon,
-            delta=0.0,
-            order=None,
-            adjacency="replace",
-            mechanisms=((guarantee or PureDP(epsilon, adjacency), 1),),
-            not_covered=estimator._not_covered(counted.leaks),
-            name=mechanism,
-            calibration=method,
-            loss=loss if unit.max_rows == 1 else None,
-            exponent=scale,
-            unit=unit,
-            n_records=self.n_samples,
-        )
+            guarantee = hellinger.enumerated_profile(*sizes, scale, gamma, bound, adjacency)
+        mechanisms = ((guarantee or PureDP(epsilon, adjacency), 1),)
+        facts = (mechanisms, estimator._not_covered(counted.leaks), unit, self.n_samples)
+        release: dict[str, Any] = {"name": mechanism, "calibration": method, "exponent": scale}
+        release["loss"] = loss if unit.max_rows == 1 else None
+        self.privacy = PosteriorPrivacy(epsilon, 0.0, None, "replace", *facts, **release)
 
     def draw(self, generator: NoiseGenerator | None) -> np.ndarray:
         """Draw noisy counts, after they were charged; the exact counts without a generator."""
@@ -419,16 +401,11 @@ class PosteriorPlan:
             return self._counts
         if self.privacy.exponent is None:
             return draw_laplace(self._mechanism, self._counts, self._epsilon, generator)
-        return draw_candidate(*self._candidates, generator)
+        return hellinger.draw_candidate(*self._candidates, generator)
 
 
 def _calibrate(
-    mechanism: str,
-    prior: tuple[float, ...],
-    n_samples: int,
-    epsilon: float,
-    gamma: float,
-    exact: bool,
+    mechanism: str, prior: tuple, n_samples: int, epsilon: float, gamma: float, exact: bool
 ) -> tuple[str, float | None, float | None]:
     """Return the calibration method, the exponent of an exponential mechanism, and the loss."""
     if np.isinf(epsilon):
@@ -437,18 +414,10 @@ def _calibrate(
         # The number of cells that a replacement changes, over the scale.
         changed = 1 if len(prior) == 2 and mechanism != "lszhang" else 2
         return "paper", None, changed / laplace_scale(mechanism, len(prior), epsilon)
-    check_candidates(mechanism, n_samples, len(prior))
-    choose = exact_exponent if exact else paper_exponent
+    hellinger.check_candidates(mechanism, n_samples, len(prior))
+    choose = hellinger.exact_exponent if exact else hellinger.paper_exponent
     exponent = choose(mechanism, prior, n_samples, epsilon, gamma)
     return "paper" if not exact else "bounded" if exponent.loss is None else "exact", *exponent
-
-
-def _per_record(epsilon: float, unit: Unit) -> float:
-    """Divide epsilon by the number of records that a person replaces, rounded down."""
-    share = epsilon / unit.max_rows
-    if np.isfinite(share) and Fraction(share) * unit.max_rows > Fraction(epsilon):
-        share = math.nextafter(share, 0.0)
-    return share
 
 
 def laplace_scale(mechanism: str, n_categories: int, epsilon: float) -> float:
@@ -467,9 +436,7 @@ def laplace_scale(mechanism: str, n_categories: int, epsilon: float) -> float:
     return quotient_up(sensitivity, epsilon)
 
 
-def draw_laplace(
-    mechanism: str, counts: np.ndarray, epsilon: float, generator: NoiseGenerator
-) -> np.ndarray:
+def draw_laplace(mechanism: str, counts: np.ndarray, epsilon: float, generator: Any) -> np.ndarray:
     """Draw noisy counts, floored and clamped; they need not sum to the number of records."""
     n, k = int(counts.sum()), counts.size
     scale = laplace_scale(mechanism, k, epsilon)
@@ -505,14 +472,11 @@ def check_prior(prior: Any) -> np.ndarray:
 def check_labels(categories: Any) -> list[Hashable]:
     """Return the labels that may occur, in the given order."""
     if isinstance(categories, (Mapping, Set)):  # they have no order
-        raise TypeError(
-            f"categories must be a sequence; got an object of type {type(categories).__name__}"
-        )
+        raise TypeError(f"categories must be a sequence; got a {type(categories).__name__}")
     if getattr(categories, "ndim", 1) != 1:
         raise ValueError(f"categories must be a vector of labels; got shape {np.shape(categories)}")
     labels = plain_values(list_cells(categories))
-    distinct = _count_distinct("categories", labels)
-    if len(distinct) != len(labels) or len(labels) < 2:
+    if not 2 <= len(labels) == len(_count_distinct("categories", labels)):
         raise ValueError("categories must be at least 2 distinct labels")
     return labels
 
@@ -533,10 +497,8 @@ def _check_shape(x: Any) -> None:
     """Raise an error unless x is a dense vector or a single column."""
     is_array = hasattr(x, "__len__") or hasattr(x, "__array__")
     if not is_array or sparse.issparse(x) or isinstance(x, (str, bytes, Mapping, Set)):
-        raise TypeError(
-            "x must be a dense array or a list, with a label per record; got an object of type "
-            f"{type(x).__name__}"
-        )
+        kind = type(x).__name__
+        raise TypeError(f"x must be a dense array or a list, with a label per record; got a {kind}")
     wanted = "x must have shape (n_samples,) or (n_samples, 1)"
     # An object array: a string array would reserve the longest length for every element.
     shape = x.shape if hasattr(x, "shape") else np.array(x, dtype=object).shape
@@ -560,14 +522,9 @@ def observed_labels(label_counts: Counter[Hashable]) -> list[Hashable]:
 
 
 def category_counts(label_counts: Counter[Hashable], categories: list, wanted: str) -> np.ndarray:
-    """Return the number of records in each category."""
-    position = {category: i for i, category in enumerate(categories)}
-    if not label_counts.keys() <= position.keys():
+    if not label_counts.keys() <= set(categories):
         raise ValueError(f"x must contain {wanted}; some records are outside that domain")
-    counts = np.zeros(len(categories), dtype=np.int64)
-    for label, count in label_counts.items():
-        counts[position[label]] = count
-    return counts
+    return np.array([label_counts[label] for label in categories], dtype=np.int64)
 
 
 def _count_distinct(name: str, labels: Iterable) -> Counter[Hashable]:
@@ -575,9 +532,7 @@ def _count_distinct(name: str, labels: Iterable) -> Counter[Hashable]:
     try:
         label_counts = Counter(labels)
     except TypeError:
-        raise TypeError(
-            f"{name} must contain hashable labels, such as numbers and strings"
-        ) from None
+        raise TypeError(f"{name} must contain hashable labels, such as strings") from None
     if any(map(_is_missing, label_counts)):
         raise ValueError(f"{name} must not contain missing values; make 'missing' a category")
     if any(isinstance(label, Complex) and not isinstance(label, Real) for label in label_counts):

@@ -138,10 +138,8 @@ def global_sensitivity(prior: ArrayLike, n_samples: int) -> float:
         # All other records may be in a third cell.
         log_affinity = log_step_affinity(np.sort(prior)[:2]).sum()
     else:
-        first = np.arange(n)
-        log_affinity = np.min(
-            log_step_affinity(prior[0] + first) + log_step_affinity(prior[1] + first[::-1])
-        )
+        cells = np.array([np.arange(n), np.arange(n)[::-1]]) + prior[:, np.newaxis]
+        log_affinity = log_step_affinity(cells).sum(axis=0).min()
     return float(distance_from_log_affinity(log_affinity))
 
 
@@ -292,8 +290,7 @@ def check_candidates(mechanism: str, n_samples: int, n_categories: int) -> None:
     if n_candidates(n_samples, n_categories) > _MAX_CANDIDATES:
         raise ValueError(
             f"{n_samples} records in {n_categories} categories have more than {_MAX_CANDIDATES} "
-            f"possible posteriors, the most that {mechanism!r} lists. Use mechanism='lshist', "
-            "which lists none."
+            f"possible posteriors, too many to list for {mechanism!r}. Use mechanism='lshist'"
         )
 
 
@@ -337,11 +334,9 @@ class PosteriorLattice:
         return distance_from_log_affinity(log_affinity)
 
     def _gaps(self, cell: int, count: int) -> np.ndarray:
-        """Compute `log_gamma_gap` of the parameters of a cell at this count and at every other.
-
-        With E the first differences of lnGamma on a grid of half-integers, the gap increases from
-        count b to b + 1 by ``E[2b] + E[2b + 1] - 2 E[count + b]``, summed from the count itself.
-        """
+        """Compute `log_gamma_gap` of the parameters of a cell at this count and at every other."""
+        # With E the first differences of lnGamma on a grid of half-integers, the gap increases from
+        # count b to b + 1 by ``E[2b] + E[2b + 1] - 2 E[count + b]``, summed from the count itself.
         differences = self._differences[self.prior[cell]]
         growth = differences[0::2] + differences[1::2]
         growth -= 2 * differences[count : count + self.n_samples]
@@ -355,11 +350,10 @@ class PosteriorLattice:
         if mechanism == "ehd":
             sensitivity = _cached_global_sensitivity(tuple(self.prior.tolist()), self.n_samples)
             return np.full(len(self.counts), 1 / sensitivity)
-        joins, leaves = [], []
-        for cell, steps in enumerate(self.log_step_affinities):
-            # A cell with all records cannot gain one, and an empty cell cannot lose one.
-            joins.append(np.append(steps, np.inf)[self.counts[:, cell]])
-            leaves.append(np.append(np.inf, steps)[self.counts[:, cell]])
+        # A cell with all records cannot gain one, and an empty cell cannot lose one.
+        each = list(zip(self.log_step_affinities, self.counts.T, strict=True))
+        joins = [np.append(steps, np.inf)[counts] for steps, counts in each]
+        leaves = [np.append(np.inf, steps)[counts] for steps, counts in each]
         least = np.zeros(len(self.counts))
         for i, j in permutations(range(self.prior.size), 2):
             np.minimum(least, leaves[i] + joins[j], out=least)
@@ -421,13 +415,11 @@ def all_counts(n_samples: int, n_categories: int) -> np.ndarray:
     return np.diff(totals, axis=1, prepend=0, append=n_samples)
 
 
-def inverse_sensitivity(
-    mechanism: str, counts: np.ndarray, prior: np.ndarray, gamma: float
-) -> float:
+def inverse_sensitivity(name: str, counts: np.ndarray, prior: np.ndarray, gamma: float) -> float:
     """Compute one over the sensitivity that a mechanism uses at these counts."""
-    if mechanism == "ehd":
+    if name == "ehd":
         return 1 / _cached_global_sensitivity(tuple(prior.tolist()), int(counts.sum()))
-    if mechanism == "ehdl":
+    if name == "ehdl":
         return 1 / local_sensitivity(counts, prior)
     return 1 / smooth_sensitivity(counts, prior, gamma)
 
@@ -440,13 +432,11 @@ def log_weights(
     return -scale * (rate * lattice.distances(counts))
 
 
-def draw_candidate(
-    candidates: np.ndarray, logs: np.ndarray, generator: NoiseGenerator
-) -> np.ndarray:
+def draw_candidate(counts: np.ndarray, logs: np.ndarray, generator: NoiseGenerator) -> np.ndarray:
     """Draw a candidate by the logarithms of unnormalised probabilities."""
     # Exact for these logarithms. The margin of the exponent covers their error of about 1e-12.
     (drawn,) = choose(logs, 1, generator)
-    return candidates[drawn]
+    return counts[drawn]
 
 
 class Exponent(NamedTuple):
@@ -467,22 +457,19 @@ def paper_exponent(
     """Return the exponent of Algorithms 4 to 6, with its loss if it can be computed quickly."""
     scale = epsilon / (2 * (1 + gamma)) if mechanism == "ehds" else epsilon / 2
     neighbours = _neighbours(mechanism, prior, n_samples, gamma)
-    if neighbours is None or not neighbours.complete:
-        return Exponent(scale, None)
-    return Exponent(scale, neighbours.loss(scale))
+    loss = neighbours.loss(scale) if neighbours is not None and neighbours.complete else None
+    return Exponent(scale, loss)
 
 
 @lru_cache(maxsize=256)
 def exact_exponent(
     mechanism: str, prior: tuple[float, ...], n_samples: int, epsilon: float, gamma: float
 ) -> Exponent:
-    """Compute the largest exponent with losses of at most epsilon.
-
-    The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of the ratio of
-    their normalisers, which lies between the extremes of ``scale * g``. So the loss is at most
-    scale times the range of g, see `_range_bound`. Pairs for which this bound exceeds epsilon are
-    evaluated exactly, as long as there are not too many.
-    """
+    """Compute the largest exponent with losses of at most epsilon."""
+    # The log-ratio of neighbours x and x' at r is ``scale * g(r)`` plus the logarithm of the ratio
+    # of their normalisers, which lies between the extremes of ``scale * g``. So the loss is at most
+    # scale times the range of g, see `_range_bound`. Pairs for which this bound exceeds epsilon are
+    # evaluated exactly, as long as there are not too many.
     neighbours = _neighbours(mechanism, prior, n_samples, gamma)
     if neighbours is None:
         # In `_range_bound` c h is at most 1, and the two c differ by at most gamma
@@ -512,12 +499,10 @@ def exact_exponent(
 
 
 def _range_bound(rate: np.ndarray, other: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Bound the range over r of ``g(r) = c(x') H(x', r) - c(x) H(x, r)``, with h = H(x, x').
-
-    c is the inverse sensitivity. ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots
-    of densities, a metric of at most pi / 2. So g is at most the largest
-    ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, and -g with c exchanged.
-    """
+    """Bound the range over r of ``g(r) = c(x') H(x', r) - c(x) H(x, r)``, with h = H(x, x')."""
+    # c is the inverse sensitivity. ``H = sqrt(2) sin(t / 2)`` with t the angle between square roots
+    # of densities, a metric of at most pi / 2. So g is at most the largest
+    # ``sqrt(2) (c(x') sin((t + t_h) / 2) - c(x) sin(t / 2))``, and -g with c exchanged.
     half = np.arcsin(np.minimum(distance / np.sqrt(2), 1.0))  # t_h / 2
 
     def largest(up, down):
@@ -585,17 +570,14 @@ def enumerated_profile(
     epsilon: float,
     adjacency: str,
 ) -> ProfiledDP | None:
-    """Compute the profile of a release with loss at most epsilon; None if it takes too long.
-
-    It is the maximum over all pairs of neighbours, in both orders, of a sum over all candidates.
-    """
+    """Compute the profile of a release with loss at most epsilon; None if it takes too long."""
+    # It is the maximum over all pairs of neighbours, in both orders, of a sum over all candidates.
     k, size = len(prior), n_candidates(n_samples, len(prior))
     too_long = size * size * k * (k - 1) // 2 > _MAX_PROFILE_WORK
     if too_long or not _LEAST_EPSILON <= epsilon <= _LARGEST_EPSILON:
         return None
     lattice = posterior_lattice(prior, n_samples)
-    rates = lattice.inverse_sensitivities(mechanism, gamma)
-    each = zip(rates, lattice.counts, strict=True)
+    each = zip(lattice.inverse_sensitivities(mechanism, gamma), lattice.counts, strict=True)
     logs = np.stack([-scale * rate * lattice.distances(counts) for rate, counts in each])
     probabilities = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
     first, second, _ = lattice.neighbours()

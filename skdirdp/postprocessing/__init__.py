@@ -7,7 +7,7 @@ section 16, has the formulas.
 """
 
 from ..mechanisms.tables import Noise
-from .estimates import TableEstimate, estimate_counts, estimate_histogram
+from .estimates import TableEstimate, estimate_counts, estimate_histogram, low_rank_shares
 from .margins import ConsistentTable, NoisyTable, make_consistent, reconcile_tables
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "TableEstimate",
     "estimate_counts",
     "estimate_histogram",
+    "low_rank_shares",
     "make_consistent",
     "reconcile_tables",
 ]

@@ -1,12 +1,15 @@
 """Estimates of the true counts of noisy tables."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import combinations
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import gdtrib
 
+from .._messages import warn
 from .._validation import check_real
 from ..mechanisms.tables import Noise
 from .margins import ConsistentTable, NoisyTable, make_consistent, margin_variances
@@ -24,8 +27,66 @@ from .mixture import (
 
 # Variable that numbers the draws of tables.
 _DRAW = object()
-# Gamma variables are positive.
+# Gamma variables and divisors are positive.
 _TINY = 1e-300
+# Counts that exceed the first number of standard deviations of the noise are moved by at most the
+# second. Chosen by `crosstab` on adult, credit_card and bank.
+_CLEAR, _MOST_MOVED = 3.0, 1.0
+# The low-rank part of the dependence has at most one dimension for this many categories: with more
+# it is fitted to the noise. Chosen by `crosstab` on adult, bank, credit_card, shopper and thyroid,
+# as the largest mean count, in standard deviations of the noise, at which it is used: above, tables
+# are their own best estimates.
+_CATEGORIES_PER_DIMENSION, _LARGEST_MEAN = 20, 16.0
+# Largest number of categories of all variables, which eigenvectors of this length bound: the cost
+# grows with its cube. Rounds of imputation, and least share relative to independent variables.
+_MOST_CATEGORIES, _ROUNDS, _LEAST_RATIO = 1000, 3, 1e-3
+# Share of the records that each category has at least when scores are standardised.
+_ROUNDING = 1e-9
+# Cost of the squared coefficients with which a table meets moments, for each record, and limits of
+# the iterations. With the cost, moments that no table has lead to the nearest table.
+_TILT_COST, _TILT_TOLERANCE, _MAX_TILTS = 1e-4, 1e-6, 50
+_MAX_EXPONENT = 200.0
+# Least variance by which features are standardised.
+_MIN_SPREAD = 1e-6
+# Limits on the combinations of categories that are counted together, and on the features of all
+# cells of a table: 20 draws of a table of 100 x 100 cells, with 2 million, take three seconds.
+_MAX_JOINT, _MAX_FEATURES = 64, 5 * 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of the categories of an ordered variable.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_categories,)
+        Mean score of the records in a category, NaN for a category without scores.
+    inflation : float
+        Variance of the scores of records, relative to that of `values`.
+    """
+
+    values: np.ndarray
+    inflation: float = 1.0
+
+    @classmethod
+    def from_ranges(cls, values: np.ndarray, variances: np.ndarray, shares: np.ndarray) -> "Scores":
+        """Return scores of categories with these shares and variances of scores within them."""
+        known = ~np.isnan(values)
+        shares = np.maximum(shares, 0.0) * known
+        shares = shares / max(float(shares.sum()), _TINY)
+        filled = np.where(known, values, 0.0)
+        between = float(shares @ (filled - shares @ filled) ** 2)
+        within = float(shares @ variances)
+        return cls(values, 1 + within / between if between > 0 else 1.0)
+
+    def contrasts(self, shares: np.ndarray) -> np.ndarray:
+        """Return standardised scores, and indicators of the categories without scores."""
+        known = ~np.isnan(self.values)
+        scores = np.where(known, self.values, 0.0)
+        shares = (shares + _ROUNDING * shares.sum()) * known
+        scores = np.where(known, scores - np.average(scores, weights=shares), 0.0)
+        scores /= max(float(np.sqrt(np.average(scores**2, weights=shares))), _TINY)
+        return np.column_stack([scores, np.eye(len(scores))[:, ~known]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +121,19 @@ class TableEstimate:
     row_variance: float
     noise: Noise
 
+    def limited(self) -> np.ndarray:
+        """Return the estimated counts, close to the noisy ones where these are clear of the noise.
+
+        Shrinkage decreases the sum of all errors, and may increase the largest one. Limits on what
+        shrinkage changes keep most of the gain, and bound that loss (Efron and Morris 1972).
+        """
+        noisy = self.noisy
+        variances = cell_variances(noisy, self.variance, self.noise.per_count, noisy.mean())
+        deviation = np.sqrt(variances)
+        most = _MOST_MOVED * deviation
+        near = np.clip(self.counts, noisy - most, noisy + most)
+        return np.where(noisy > _CLEAR * deviation, near, self.counts)
+
     def limits(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return confidence limits for the true share of each cell in its row.
 
@@ -79,10 +153,10 @@ class TableEstimate:
         noisy = self.noisy
         reach = self.noise.reach((1 + confidence) / 2)
         variances = cell_variances(noisy, self.variance, self.noise.per_count, noisy.mean())
-        off, row_off = reach * np.sqrt(variances), reach * np.sqrt(self.row_variance)
+        margin, row_margin = reach * np.sqrt(variances), reach * np.sqrt(self.row_variance)
         row = noisy.sum(axis=-1, keepdims=True)
-        least, most = np.maximum(row - row_off, 0.0), np.maximum(row + row_off, 0.0)
-        low, high = np.maximum(noisy - off, 0.0), np.maximum(noisy + off, 0.0)
+        least, most = np.maximum(row - row_margin, 0.0), np.maximum(row + row_margin, 0.0)
+        low, high = np.maximum(noisy - margin, 0.0), np.maximum(noisy + margin, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             lower = np.where(most > 0, low / most, 0.0)
             upper = np.where(least > 0, high / least, 1.0)
@@ -94,6 +168,7 @@ def estimate_counts(
     total: float | None = None,
     row_shares: Sequence[np.ndarray | None] | None = None,
     *,
+    joint_shares: Sequence[np.ndarray] | None = None,
     exact_sums: bool = False,
 ) -> list[TableEstimate]:
     """Estimate the true counts of the tables of a model.
@@ -109,10 +184,13 @@ def estimate_counts(
         The public number of records in each table. If None, it is estimated.
     row_shares : sequence of ndarray or None, optional
         For tables of two variables, the expected shares of the rows. If None, they are equal.
+    joint_shares : sequence of ndarray, optional
+        For tables of two variables, expected shares of the cells: each row then has its own pool.
+        If None, the pool of all rows is the last variable alone.
     exact_sums : bool, default=False
-        Whether the condition that a row has a known sum is solved, or fulfilled to first order
-        and by scaling. Scaling decreases large counts if many small ones are in doubt, which
-        matters for errors of counts, and hardly for conditional probabilities.
+        Whether to solve for the known sum of each row. Otherwise it is reached to first order
+        and by scaling. Scaling decreases large counts if many small ones are uncertain, which
+        affects errors of counts, but has little effect on conditional probabilities.
 
     Returns
     -------
@@ -131,22 +209,28 @@ def estimate_counts(
         return []
     expected = [None] * len(tables) if row_shares is None else list(row_shares)
     consistent = make_consistent(tables, total)
-    alike: dict[Hashable, list[int]] = {}
-    for place, (table, shares) in enumerate(zip(consistent, expected, strict=True)):
-        key = (table.counts.shape, table.shared, table.table.noise)
+    by_kind: dict[Hashable, list[int]] = {}
+    for index, (table, shares) in enumerate(zip(consistent, expected, strict=True)):
+        kind = (table.counts.shape, table.shared, table.table.noise)
         # Tables with expected shares are not stacked.
-        alike.setdefault(key if shares is None else place, []).append(place)
+        by_kind.setdefault(kind if shares is None else index, []).append(index)
     stacks = [
-        _Stack([consistent[place] for place in places], total, expected[places[0]], exact_sums)
-        for places in alike.values()
+        _Stack(
+            [consistent[i] for i in indices],
+            total,
+            expected[indices[0]],
+            exact_sums,
+            None if joint_shares is None else np.array([joint_shares[i] for i in indices]),
+        )
+        for indices in by_kind.values()
     ]
     _estimate_variables(stacks)
     _estimate_step(stacks, _Stack.row_cells, _Stack.keep_rows, POOLS)
     _estimate_step(stacks, _Stack.cells_given_one, _Stack.keep, ROWS)
     _estimate_step(stacks, _Stack.cells_given_all, _Stack.keep, ROWS)
-    places = np.concatenate([*alike.values()])
+    order = np.argsort(np.concatenate([*by_kind.values()]))
     estimates = [estimate for stack in stacks for estimate in stack.estimates()]
-    return [estimates[i] for i in np.argsort(places)]
+    return [estimates[i] for i in order]
 
 
 def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
@@ -177,12 +261,89 @@ def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndar
     return estimate_shares([stack.variable_cells(0)], HISTOGRAMS)[0].shares[0]
 
 
+def low_rank_shares(
+    tables: Sequence[NoisyTable], shares: Mapping[Hashable, np.ndarray], total: float
+) -> list[np.ndarray] | None:
+    """Estimate the shares of all pair tables from the strongest dependences among all variables.
+
+    The differences between all tables and those of independent variables form a symmetric matrix
+    with a row for each category of each variable. Noise has the same variance in all of its d^2
+    cells, outside of the blocks of single variables. Eigenvalues of noise alone are at most
+    ``e = 2 s sqrt(d)``. Larger ones, y, are shrunk to ``sqrt(y^2 - e^2)``, which minimises the
+    squared error (Gavish and Donoho 2017). Blocks of single variables are imputed.
+
+    Parameters
+    ----------
+    tables : sequence of NoisyTable
+        Tables of all pairs of some variables, which agree on their margins.
+    shares : dict of ndarray
+        Estimated shares of the categories of each variable.
+    total : float
+        Number of records.
+
+    Returns
+    -------
+    list of ndarray or None
+        Positive shares of the cells of each table, which sum to 1. None if the tables are not all
+        pairs of at least three variables, if the noise is small, or if there are no dependences
+        beyond the noise.
+    """
+    sizes = {name: len(each) for name, each in shares.items()}
+    d = sum(sizes.values())
+    pairs = {frozenset(table.axes) for table in tables}
+    if (
+        len(sizes) < 3
+        or d > _MOST_CATEGORIES
+        or pairs != set(map(frozenset, combinations(sizes, 2)))
+    ):
+        return None
+    deviation = float(np.sqrt(max(table.variance for table in tables)))
+    if total > _LARGEST_MEAN * deviation * np.mean([table.counts.size for table in tables]):
+        return None
+    ends = dict(zip(sizes, np.cumsum([*sizes.values()]), strict=True))
+    blocks = {name: slice(end - sizes[name], end) for name, end in ends.items()}
+    alone = np.concatenate([*shares.values()])
+    owners = np.repeat(np.arange(len(sizes)), [*sizes.values()])
+    observed = np.zeros((d, d))
+    for table in tables:
+        row, column = (blocks[name] for name in table.axes)
+        observed[row, column] = table.counts - total * np.outer(alone[row], alone[column])
+        observed[column, row] = observed[row, column].T
+    most, edge = max(d // _CATEGORIES_PER_DIMENSION, 1), 2 * deviation * np.sqrt(d)
+    found = _low_rank(observed, owners[:, np.newaxis] == owners, most, edge)
+    if found is None:
+        return None
+    joint = []
+    for table in tables:
+        row, column = (blocks[name] for name in table.axes)
+        independent = np.outer(alone[row], alone[column])
+        cells = np.maximum(independent + found[row, column] / total, _LEAST_RATIO * independent)
+        joint.append(cells / cells.sum())
+    return joint
+
+
+def _low_rank(
+    observed: np.ndarray, unknown: np.ndarray, most: int, edge: float
+) -> np.ndarray | None:
+    """Return a symmetric matrix of few shrunk eigenvalues; None if none is beyond the edge."""
+    found = np.zeros(observed.shape)
+    for _ in range(_ROUNDS):
+        values, vectors = np.linalg.eigh(np.where(unknown, found, observed))
+        largest = np.argsort(np.abs(values))[-most:]
+        kept = largest[np.abs(values[largest]) > edge]
+        if not kept.size:
+            return None
+        shrunk = np.sign(values[kept]) * np.sqrt(values[kept] ** 2 - edge**2)
+        found = (vectors[:, kept] * shrunk) @ vectors[:, kept].T
+    return found
+
+
 def project_counts(values: np.ndarray, total: Any) -> np.ndarray:
     """Return the nearest non-negative numbers with the given sum, along the last axis."""
     falling = np.sort(values, axis=-1)[..., ::-1]
     total = np.asarray(total)[..., np.newaxis]
     excess = (np.cumsum(falling, axis=-1) - total) / np.arange(1, values.shape[-1] + 1)
-    # The condition holds for the largest values, and for no other.
+    # Only the largest values satisfy this condition.
     n_positive = np.sum(falling > excess, axis=-1, keepdims=True)
     return np.maximum(values - np.take_along_axis(excess, n_positive - 1, axis=-1), 0.0)
 
@@ -192,39 +353,164 @@ def draw_counts(
     total: float | None,
     n_draws: int,
     generator: np.random.Generator,
+    scores: Mapping[Hashable, Scores] | None = None,
 ) -> list[np.ndarray]:
-    """Draw the true counts of tables, given the noisy ones.
+    """Draw non-negative true counts of tables `n_draws` times, given the noisy counts.
 
     A draw is a noisy table minus new noise: the confidence distribution of the true counts. The
     tables of a draw are made consistent, and replaced by the nearest ones without negative
-    counts.
-
-    Parameters
-    ----------
-    tables : sequence of NoisyTable
-    total : float, optional
-        The public number of records in each table. If None, it is estimated.
-    n_draws : int
-    generator : Generator
-
-    Returns
-    -------
-    list of ndarray of shape (n_draws, ...)
-        Non-negative counts of each table, with one dimension for each variable.
+    counts. That moves all associations towards 0 if many counts are small, so tables of variables
+    with scores are then changed to have the moments of the unbiased ones. Each result has a first
+    dimension for the draws. `total` is public, or None.
     """
     # The draws are one more variable of all tables, so each draw is consistent by itself.
-    moved = []
+    drawn = []
     for table in tables:
         counts = _denoise(table, n_draws, generator)
         if total is not None:
-            off = total - counts.reshape(n_draws, -1).sum(axis=1)
-            counts += (off / table.counts.size).reshape(-1, *[1] * table.counts.ndim)
-        moved.append(NoisyTable(counts, table.noise, (_DRAW, *table.axes)))
-    flat = [each.counts.reshape(n_draws, -1) for each in make_consistent(moved)]
+            error = total - counts.reshape(n_draws, -1).sum(axis=1)
+            counts += (error / table.counts.size).reshape(-1, *[1] * table.counts.ndim)
+        drawn.append(NoisyTable(counts, table.noise, (_DRAW, *table.axes)))
     return [
-        project_counts(each, np.maximum(each.sum(axis=1), 1.0)).reshape(table.counts.shape)
-        for each, table in zip(flat, moved, strict=True)
+        _meet_moments(each.counts, table.axes, scores or {})
+        for each, table in zip(make_consistent(drawn), tables, strict=True)
     ]
+
+
+def _project_draws(draws: np.ndarray) -> np.ndarray:
+    """Return the nearest tables without negative counts, along the first dimension."""
+    flat = draws.reshape(len(draws), -1)
+    return project_counts(flat, np.maximum(flat.sum(axis=1), 1.0)).reshape(draws.shape)
+
+
+def _meet_moments(
+    draws: np.ndarray, axes: Sequence[Hashable], scores: Mapping[Hashable, Scores]
+) -> np.ndarray:
+    """Return non-negative tables with the moments of the given ones.
+
+    Moments are the counts of each variable with scores, and of all others (together if they have
+    few combinations), the mean and the variance of the scores, and the covariances of scores with
+    each other and with the others.
+    """
+    tables, flat = _project_draws(draws), draws.reshape(len(draws), -1)
+    if scores.keys().isdisjoint(axes):
+        return tables
+    margins = _find_margins(draws, axes, scores)
+    pairs = [(first, second) for first, second in combinations(margins, 2) if first.has_scores]
+    n_features = sum(len(margin.contrasts) for margin in margins)
+    n_features += sum(
+        first.contrasts.shape[1] * second.contrasts.shape[1] for first, second in pairs
+    )
+    if n_features * flat.shape[1] > _MAX_FEATURES:
+        warn(
+            f"the table of {', '.join(map(str, axes))} has too many cells to keep the covariances "
+            "of its draws; effects of its numbers are biased towards 0"
+        )
+        return tables
+    features = [np.eye(len(margin.contrasts))[margin.categories] for margin in margins]
+    wanted = [margin.counts for margin in margins]
+    for first, second in pairs:
+        left, right = first.contrasts[first.categories], second.contrasts[second.categories]
+        products = (left[:, :, np.newaxis] * right[:, np.newaxis]).reshape(len(left), -1)
+        sums = first.sums[:, :, np.newaxis] * second.sums[:, np.newaxis]
+        independent = sums.reshape(len(draws), -1) / first.counts.sum(axis=1, keepdims=True)
+        # If a mean score is linear in the other variable, merging scores divides the covariance by
+        # this factor.
+        factor = first.inflation * second.inflation
+        features.append(products)
+        wanted.append(independent + factor * (flat @ products - independent))
+    tilted = _tilt(tables.reshape(flat.shape), np.hstack(features), np.hstack(wanted))
+    return tilted.reshape(draws.shape)
+
+
+def _find_margins(
+    draws: np.ndarray, axes: Sequence[Hashable], scores: Mapping[Hashable, Scores]
+) -> list["_Margin"]:
+    """Return the margin of each variable with scores, and of the others."""
+    scored = [i for i, name in enumerate(axes) if name in scores]
+    others = [i for i, name in enumerate(axes) if name not in scores]
+    margins = [_Margin.of(draws, [i], scores[axes[i]]) for i in scored]
+    if others and prod(draws.shape[i + 1] for i in others) <= _MAX_JOINT:
+        return [*margins, _Margin.of(draws, others, None)]
+    return margins + [_Margin.of(draws, [i], None) for i in others]
+
+
+class _Margin(NamedTuple):
+    """Non-negative counts of one or more variables of several draws of a table."""
+
+    counts: np.ndarray  # by draw and category
+    contrasts: np.ndarray  # scores of each category, or indicators
+    categories: np.ndarray  # category of each cell of the table
+    inflation: float
+    has_scores: bool
+
+    @classmethod
+    def of(cls, draws: np.ndarray, kept: Sequence[int], scores: Scores | None) -> "_Margin":
+        shape = draws.shape[1:]
+        cells = np.indices(shape).reshape(len(shape), -1)
+        categories = np.ravel_multi_index(
+            tuple(cells[i] for i in kept), tuple(shape[i] for i in kept)
+        )
+        lost = tuple(i + 1 for i in range(len(shape)) if i not in kept)
+        margin = draws.sum(axis=lost).reshape(len(draws), -1)
+        counts, size = _project_draws(margin), margin.shape[1]
+        if scores is None:
+            return cls(counts, np.eye(size)[:, 1:], categories, 1.0, False)
+        contrasts = scores.contrasts(counts.mean(axis=0))
+        powers = np.column_stack([np.ones(size), contrasts, contrasts[:, 0] ** 2])
+        counts = _tilt(counts, powers, margin @ powers)
+        return cls(counts, contrasts, categories, scores.inflation, True)
+
+    @property
+    def sums(self) -> np.ndarray:
+        """Sums of the contrasts of each draw."""
+        return self.counts @ self.contrasts
+
+
+def _tilt(tables: np.ndarray, features: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Multiply counts by exponentials of sums of features, so that these have the wanted sums.
+
+    Of all tables with these sums, this one has the least divergence from the counts (Deville and
+    Särndal 1992). Each row is a table.
+    """
+    totals = tables.sum(axis=1, keepdims=True)
+    shares = (tables / totals).mean(axis=0)
+    centre = shares @ features
+    scale = np.sqrt(np.maximum(shares @ (features - centre) ** 2, _MIN_SPREAD))
+    features = np.column_stack([(features - centre) / scale, np.ones(len(features))])
+    wanted = np.column_stack([(wanted - totals * centre) / scale, totals])
+    return np.array(
+        [_tilt_table(table, features, sums) for table, sums in zip(tables, wanted, strict=True)]
+    )
+
+
+def _tilt_table(counts: np.ndarray, features: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Tilt one table by Newton's method, with a small cost of the coefficients."""
+    total = float(counts.sum())
+    cost = _TILT_COST * total
+
+    def evaluate(slopes: np.ndarray) -> tuple[float, np.ndarray]:
+        tilted = counts * np.exp(np.minimum(features @ slopes, _MAX_EXPONENT))
+        return float(tilted.sum() - slopes @ wanted + cost / 2 * slopes @ slopes), tilted
+
+    slopes = np.zeros(features.shape[1])
+    loss, tilted = evaluate(slopes)
+    for _ in range(_MAX_TILTS):
+        gradient = tilted @ features - wanted + cost * slopes
+        if np.abs(gradient).max() <= _TILT_TOLERANCE * total:
+            break
+        curvature = (features * tilted[:, np.newaxis]).T @ features
+        step = np.linalg.solve(curvature + cost * np.eye(len(slopes)), gradient)
+        size, slope = 1.0, float(step @ gradient)
+        new_loss, new = evaluate(slopes - step)
+        while new_loss > loss - 1e-4 * size * slope and size > 1e-6:
+            size /= 2
+            new_loss, new = evaluate(slopes - size * step)
+        if new_loss >= loss:
+            break
+        slopes, loss, tilted = slopes - size * step, new_loss, new
+    # The cost leaves a small difference.
+    return tilted * (total / tilted.sum())
 
 
 def _denoise(table: NoisyTable, n_draws: int, generator: np.random.Generator) -> np.ndarray:
@@ -259,29 +545,29 @@ def _estimate_step(
     prior: Prior,
 ) -> None:
     """Estimate the cells of all stacks at once."""
-    waiting = [(stack, cells) for stack in stacks for cells in make_cells(stack)]
-    posteriors = _estimate_by_width([cells for _, cells in waiting], prior)
-    for (stack, _), posterior in zip(waiting, posteriors, strict=True):
+    pairs = [(stack, cells) for stack in stacks for cells in make_cells(stack)]
+    posteriors = _estimate_by_width([cells for _, cells in pairs], prior)
+    for (stack, _), posterior in zip(pairs, posteriors, strict=True):
         keep(stack, posterior)
 
 
 def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
     """Estimate every variable alone, once for all tables that have it."""
-    places: dict[Hashable, int] = {}
+    positions: dict[Hashable, int] = {}
     groups: list[Cells] = []
     for stack in stacks:
         for axis, names in enumerate(stack.names):
-            new = {name: i for i, name in enumerate(names) if name not in places}
+            new = {name: i for i, name in enumerate(names) if name not in positions}
             if new:
                 groups.append(stack.variable_cells(axis).rows([*new.values()]))
-                places.update(zip(new, range(len(places), len(places) + len(new)), strict=True))
+                positions |= {name: len(positions) + i for i, name in enumerate(new)}
     posteriors = _estimate_by_width(groups, POOLS)
     # One array per row, without a tuple around each: many tuples would slow garbage collection.
     shares, variances = ([row for each in posteriors for row in each[i]] for i in range(2))
     for stack in stacks:
         stack.start(
             Posterior(
-                *[np.array([rows[places[name]] for name in names]) for rows in (shares, variances)]
+                *[np.array([rows[positions[i]] for i in names]) for rows in (shares, variances)]
             )
             for names in stack.names
         )
@@ -296,8 +582,10 @@ class _Stack:
         total: float | None,
         row_shares: np.ndarray | None,
         exact_sums: bool = False,
+        joint_shares: np.ndarray | None = None,
     ):
         self._tables, self._row_shares, self._exact_sums = tables, row_shares, exact_sums
+        self._joint_shares = joint_shares
         counts = [table.counts for table in tables]
         self._counts = counts[0][np.newaxis] if len(counts) == 1 else np.array(counts)
         self._variances = np.array([table.variances for table in tables])
@@ -306,7 +594,7 @@ class _Stack:
         self.names = list(zip(*[table.table.axes for table in tables], strict=True))
         self._sums = self._counts.reshape(len(tables), -1).sum(axis=1)
         if total is None:
-            # If nothing is left of a sum, the noise is the best guess of its size.
+            # A sum below the standard deviation of its noise is replaced by it.
             self._totals = np.maximum(self._sums, np.sqrt(self._variance(())))
         else:
             self._totals = np.full(len(tables), float(total))
@@ -344,6 +632,8 @@ class _Stack:
         """Return the last variable given each of the others; the pool is the variable alone."""
         shares, variances = (each[:, np.newaxis] for each in self._found[0])
         last = len(self._margins)
+        if self._joint_shares is not None:
+            shares = self._joint_shares / self._joint_shares.sum(axis=2, keepdims=True)
         return [
             self._cells((axis, last), shares, variances, margin)
             for axis, margin in enumerate(self._margins)
@@ -402,8 +692,8 @@ class _Stack:
         is_pool: bool = False,
     ) -> Cells:
         """Return the margin with some dimensions, as rows with the given totals."""
-        lost = tuple([axis + 1 for axis in range(len(self._shape)) if axis not in axes])
-        margin = self._counts.sum(axis=lost) if lost else self._counts
+        summed = tuple([axis + 1 for axis in range(len(self._shape)) if axis not in axes])
+        margin = self._counts.sum(axis=summed) if summed else self._counts
         noisy = margin.reshape(totals.size, -1)
         width, n_rows = noisy.shape[1], totals.size // len(margin)
         total_variance = np.zeros(len(margin)) if is_pool else self._variance(axes[:-1])
@@ -414,15 +704,5 @@ class _Stack:
             for each in (shares, variances)
         )
         per_count = float(self._tables[0].table.noise.per_count)
-        totals = totals.reshape(-1)
-        return Cells(
-            noisy,
-            variance,
-            per_count,
-            level,
-            shares,
-            variances,
-            totals,
-            total_variance,
-            self._exact_sums,
-        )
+        pool = shares, variances, totals.reshape(-1), total_variance
+        return Cells(noisy, variance, per_count, level, *pool, self._exact_sums)

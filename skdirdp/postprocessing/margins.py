@@ -183,8 +183,9 @@ def reconcile_tables(tables: Sequence[NoisyTable], total: float | None = None) -
 
     Of all consistent tables, these minimise ``sum(w * (x log(x / e) - x + e))`` over all cells,
     where e is the estimate. With the weight ``w = e / v`` this is nearly ``sum((x - e)^2 / 2v)``,
-    and keeps counts positive. The variance ``v = s^2 e^2 / (s^2 + e^2)`` of an estimate is at most
-    that of the noise, s^2, and at most the square of the count.
+    and keeps counts positive. With the variance ``v = s^2 e / (s + e)``, where s^2 is that of the
+    noise, large counts of a margin are moved by equal amounts, as noise with equal variances
+    requires, and small counts by equal factors, as their errors are those of a common prior.
 
     Sets of variables that tables share are processed in turn, repeatedly. In a Bregman projection
     on the tables that agree on a set, each count is multiplied by ``exp(l / w)`` with a multiplier
@@ -215,7 +216,7 @@ def reconcile_tables(tables: Sequence[NoisyTable], total: float | None = None) -
     """
     counts = [np.maximum(table.counts, _TINY) for table in tables]
     inverse_weights = [
-        table.variance * count / (table.variance + count**2)
+        table.variance / (np.sqrt(table.variance) + count)
         for table, count in zip(tables, counts, strict=True)
     ]
     _project_counts(tables, counts, inverse_weights, total)

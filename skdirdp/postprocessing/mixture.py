@@ -3,7 +3,7 @@
 The prior of a true count is a mixture of distributions on the positive numbers:
 
 - pooled: centred at the share that the pool of its row has in this column;
-- adjacent: centred at the value that the adjacent cells of its row suggest;
+- adjacent: centred at the value that the adjacent cells of its row predict;
 - sparse: zero with a probability, otherwise exponential;
 - diffuse: exponential, with the mean of the row.
 
@@ -159,13 +159,15 @@ class _Rows(NamedTuple):
 class _Batch(NamedTuple):
     """Posteriors of each component (first dimension) for each cell of some rows (second).
 
-    Likelihoods have a common factor in each cell. `square` is the posterior mean of the square.
+    Likelihoods have a common factor in each cell. `square` is the posterior mean of the square, and
+    `noise` the variance of the noise.
     """
 
     rows: _Rows
     likelihood: np.ndarray
     mean: np.ndarray
     square: np.ndarray
+    noise: np.ndarray | None = None
 
     @classmethod
     def from_cells(cls, groups: Sequence[Cells], prior: Prior) -> "_Batch":
@@ -207,7 +209,7 @@ class _Batch(NamedTuple):
         square[sparse] *= chance / total_mass
         logs[sparse] += np.log(total_mass)
         logs -= logs.max(axis=0)
-        return cls(rows, np.exp(logs, out=logs), mean, square)
+        return cls(rows, np.exp(logs, out=logs), mean, square, variance)
 
     def moments(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances of counts, by the weights of each row."""
@@ -234,8 +236,8 @@ class _Batch(NamedTuple):
         mean, variance = self.moments(self.row_weights(common))
         totals = np.concatenate([cells.totals for cells in groups])
         total_variances = np.concatenate([cells.total_variances for cells in groups])
-        exact = groups[0].exact_sums
-        mean = given_sums(mean, variance, totals, total_variances, self.rows, exact)
+        noise = self.noise if groups[0].exact_sums else None
+        mean = given_sums(mean, variance, totals, total_variances, self.rows, noise)
         sums = np.add.reduceat(mean, self.rows.starts).take(self.rows.of_cells)
         moments = np.array([mean / sums, variance / sums**2])
         ends = np.cumsum([cells.noisy.size for cells in groups])
@@ -267,21 +269,24 @@ def given_sums(
     sums: np.ndarray,
     sum_variances: np.ndarray,
     rows: _Rows,
-    exact: bool = False,
+    noise: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return means of counts given the sums of their rows, to first order in the difference.
 
     This is the regression of independent counts on a sum that is known up to a variance. Means
     stay positive: small ones decrease by less than the regression says. The sum is then too
-    large, and scaling to it takes the rest from the largest counts. If `exact`, the multiplier of
-    each row is solved for, so that nothing is left.
+    large, and scaling to it mainly decreases the largest counts. With the variances of the noise,
+    the multiplier of each row is solved for, so that the sums are exact, and counts have common
+    errors as well, see `_common_variances`.
     """
     weights = mean * _ROUNDING
     weights += variance
     free = np.maximum(sum_variances, _TINY)
-    tilt = sums - np.add.reduceat(mean, rows.starts)
-    tilt /= np.add.reduceat(weights, rows.starts) + free
-    if exact:
+    off = sums - np.add.reduceat(mean, rows.starts)
+    if noise is not None:
+        weights += _common_variances(off, mean, variance, noise, free, rows)
+    tilt = off / (np.add.reduceat(weights, rows.starts) + free)
+    if noise is not None:
         tilt = _solved_tilts(tilt, mean, weights, sums, free, rows)
     weights *= tilt.take(rows.of_cells)
     # A decrease by t becomes m**2 / (m + t), which is the same to first order.
@@ -291,6 +296,21 @@ def given_sums(
     adjusted *= mean
     adjusted += np.maximum(weights, 0.0, out=weights)
     return adjusted
+
+
+def _common_variances(off, mean, variance, noise, free, rows: _Rows) -> np.ndarray:
+    """Return covariances of counts with the sum of their row, due to a common error of the prior.
+
+    If the prior is wrong for a row, the errors of its small counts add up, and those of counts
+    that the noise leaves clear do not. The common error is proportional to the count and to the
+    share of its noise that the prior removed. Its variance in the sum is the part of the squared
+    difference `off` that the other variances do not explain.
+    """
+    common = mean * np.clip(1 - variance / noise, 0.0, 1.0)
+    excess = np.maximum(off**2 - np.add.reduceat(variance, rows.starts) - free, 0.0)
+    least = _ROUNDING * np.add.reduceat(mean, rows.starts) + _TINY
+    excess /= np.maximum(np.add.reduceat(common, rows.starts), least)
+    return common * excess.take(rows.of_cells)
 
 
 def _solved_tilts(tilt, mean, weights, sums, free, rows: _Rows) -> np.ndarray:
@@ -340,8 +360,6 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
     )
     moments = [each.reshape(-1, size) for each in _Batch.from_cells([grid], prior).moments(weights)]
     posterior = np.empty((2, *cells.noisy.shape))
-    start = np.zeros(1, dtype=np.intp)
-    whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
     for place, (noisy, deviation) in enumerate(zip(cells.noisy, deviations, strict=True)):
         for chosen in row_blocks(len(noisy), 1, _BLOCK):
             rest = noisy[chosen] * (1 / (deviation * _GRID_STEP))
@@ -356,28 +374,37 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
                 step -= out
                 step *= rest
                 out += step
-        row = cells.rows(slice(place, place + 1))
-        beyond = np.flatnonzero(noisy > deviation * _GRID[-1])
-        for chosen in row_blocks(len(beyond), 1, _BLOCK):
-            exact = _Batch.from_cells([row.columns(beyond[chosen])], prior)
-            posterior[:, place, beyond[chosen]] = exact.moments(weights[:, place : place + 1])
-        mean, variance = posterior[:, place]
-        mean[:] = given_sums(mean, variance, row.totals, row.total_variances, whole, row.exact_sums)
+    # Cells beyond the grid are evaluated exactly.
+    of_rows, columns = np.nonzero(cells.noisy > deviations[:, np.newaxis] * _GRID[-1])
+    for chosen in row_blocks(len(columns), 1, _BLOCK):
+        row, column = of_rows[chosen], columns[chosen]
+        rows = np.unique(row)
+        beyond = [cells.rows([k]).columns(column[row == k]) for k in rows.tolist()]
+        posterior[:, row, column] = _Batch.from_cells(beyond, prior).moments(weights[:, rows])
+    start = np.zeros(1, dtype=np.intp)
+    whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
+    for place, (mean, variance) in enumerate(posterior.swapaxes(0, 1)):
+        sums, sum_variances = cells.totals[[place]], cells.total_variances[[place]]
+        noise = None
+        if cells.exact_sums:
+            level, own = cells.level[place], cells.variance[place]
+            noise = cell_variances(cells.noisy[place], own, cells.per_count, level)
+        mean[:] = given_sums(mean, variance, sums, sum_variances, whole, noise)
     return posterior
 
 
 def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the offset of each column in the grid, and the shares and variances of levels."""
     logs = np.log(row.shares[0])
-    low, apart = logs.min(), np.ptp(logs) / (_LEVELS - 1)
+    low, spacing = logs.min(), np.ptp(logs) / (_LEVELS - 1)
     logs -= low
-    logs /= max(apart, _TINY)
+    logs /= max(spacing, _TINY)
     nearest = np.rint(logs, out=logs).astype(np.intp)
     relative = np.divide(row.share_variances[0], row.shares[0] ** 2, out=logs)
     sizes = np.bincount(nearest)
     sums = np.bincount(nearest, relative)
     filled = np.flatnonzero(sizes)
-    shares = np.exp(low + apart * np.arange(len(sizes)))
+    shares = np.exp(low + spacing * np.arange(len(sizes)))
     relative = np.interp(np.arange(len(sizes)), filled, sums[filled] / sizes[filled])
     nearest *= len(_GRID)
     return nearest, shares, shares**2 * relative
@@ -386,7 +413,7 @@ def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _adjacent(
     noisy: np.ndarray, variance: np.ndarray, centre: np.ndarray, rows: _Rows, reach: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values that adjacent cells suggest, and their variances.
+    """Return the values that adjacent cells predict, and their variances.
 
     Adjacent cells have a common factor to their centres. Its prior mean is 1. At the end of a
     row, where fewer cells are adjacent, the variance is larger.

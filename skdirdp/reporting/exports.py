@@ -22,13 +22,9 @@ from .statements import (
     visible,
 )
 
-_CURATORS_FIELDS = (
-    "data_curators",
-    "description",
-    "intended_use",
-    "data_product_region",
-    "data_product_sector",
-    "publication_date",
+_CURATOR_FIELDS = (
+    *("data_curators", "description", "intended_use", "data_product_region"),
+    *("data_product_sector", "publication_date"),
 )
 
 
@@ -41,10 +37,8 @@ def registry_entry(
     not_covered: Sequence[str] = (),
     several: bool = False,
 ) -> dict[str, Any]:
-    """Return an entry in the shape of the Differential Privacy Deployments Registry.
-
-    Fields that only the curator knows are None.
-    """
+    """Return an entry in the shape of the Differential Privacy Deployments Registry."""
+    # Fields that only the curator knows are None.
     if not claim.holds:
         raise ValueError("epsilon must be finite for an entry in a registry; got no guarantee")
     variant = "Approximate DP" if claim.delta else "Pure DP"
@@ -54,16 +48,11 @@ def registry_entry(
     elif claim.delta:
         parameters["delta"] = claim.delta
     unit = "Record-level" if claim.protected == "one record" else "User-level"
-    model = {
-        "model_name": "Central",
-        "access_type": "Non-interactive",
-        "data_source_type": "Static",
-    }
-    if not several:
-        model["release_type"] = "One release"
+    model = {"model_name": "Central", "access_type": "Non-interactive"}
+    model |= {"data_source_type": "Static"} | ({} if several else {"release_type": "One release"})
     return {
         "deployment": {
-            "basic": {"name": name, **dict.fromkeys(_CURATORS_FIELDS)},
+            "basic": {"name": name, **dict.fromkeys(_CURATOR_FIELDS)},
             "dp_variant": {
                 "variant_name": variant,
                 "unprotected_quantities": " ".join(exceptions_to(not_covered)) or None,
@@ -103,11 +92,10 @@ def sacro_fields(
     claim: Claim, statement: str, attacks: AttackBounds, not_covered: Sequence[str]
 ) -> dict[str, list[dict[str, Any]]]:
     """Return fields of a target of SACRO-ML, with the names and recommendations of its checks."""
-    check: dict[str, Any] = {"details": statement}
     faults = exceptions_to(not_covered)
     if not claim.holds:
         faults = ["There is no guarantee: epsilon is infinite.", *faults]
-    check["recommendation"] = "Proceed to next step of checking"
+    check = {"details": statement, "recommendation": "Proceed to next step of checking"}
     if faults:
         check |= {"recommendation": "Do not allow release", "reason": " ".join(faults)}
     numbers = {"epsilon": claim.epsilon, "delta": claim.delta, "renyi_order": claim.order}
@@ -175,14 +163,9 @@ class QualityReport:
     def summary(self) -> pd.DataFrame:
         """Mean errors of the margins of one, two and three columns."""
         by_ways = self.errors.groupby("ways")
-        frame = pd.DataFrame(
-            {
-                "margins": by_ways.size(),
-                "in a table": by_ways["expected"].count(),
-                "expected": by_ways["expected"].mean(),
-                "largest expected": by_ways["expected"].max(),
-            }
-        )
+        expected = by_ways["expected"]
+        frame = pd.DataFrame({"margins": by_ways.size(), "in a table": expected.count()})
+        frame["expected"], frame["largest expected"] = expected.mean(), expected.max()
         if self.measured_privacy is not None:
             frame["measured"] = by_ways["measured"].mean()
             frame["noise"] = by_ways["noise"].mean() / frame["margins"] ** 0.5

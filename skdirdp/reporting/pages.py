@@ -5,7 +5,8 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from importlib.resources import files
 from os import PathLike
@@ -73,23 +74,17 @@ class Markup(str):
 def tag(element: str, /, *children: Any, **attributes: Any) -> Markup:
     """Return an element; escape every child and every value that is not `Markup`."""
     # ``class_`` is the attribute class, and underscores in names become hyphens.
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    if element in ("meta", "br"):
-        return Markup(f"<{element}{given}/>")
-    return Markup(f"<{element}{given}>{''.join(map(_escaped, children))}</{element}>")
+    named = {key.rstrip("_").replace("_", "-"): each for key, each in attributes.items()}
+    given = "".join(f' {key}="{_escaped(v)}"' for key, v in named.items() if v is not None)
+    content = f">{''.join(map(_escaped, children))}</{element}>"
+    return Markup(f"<{element}{given}{'/>' if element in ('meta', 'br') else content}")
 
 
 def _escaped(value: Any) -> str:
     return value if isinstance(value, Markup) else html.escape(visible(value))
 
 
-def table(
-    columns: Iterable[str], rows: Iterable[Iterable[Any]], numbers: Container[str] = ()
-) -> Markup:
+def table(columns: Iterable[str], rows: Iterable[Any], numbers: Container[str] = ()) -> Markup:
     """Return a table; the columns in `numbers` are aligned to the right."""
     columns = list(columns)
     classes = [
@@ -125,7 +120,6 @@ def page(title: str, body: Iterable[Any]) -> str:
 
 
 def section(title: str, *children: Any) -> Markup:
-    """Return a section with a heading."""
     return tag("section", tag("h2", title), *children)
 
 
@@ -142,9 +136,8 @@ def wide(table: Markup) -> Markup:
 def statement(sentence: str) -> Markup:
     """Return the section with the statement of the guarantee."""
     # A line must not break within "ε = 1".
-    return section(
-        "The exact statement", tag("blockquote", sentence.replace(" = ", "\u00a0=\u00a0"))
-    )
+    quote = tag("blockquote", sentence.replace(" = ", "\u00a0=\u00a0"))
+    return section("The exact statement", quote)
 
 
 def not_covered(also: Sequence[str] = ()) -> Markup:
@@ -155,16 +148,10 @@ def not_covered(also: Sequence[str] = ()) -> Markup:
 
 
 def in_plain_words(
-    claim: Claim,
-    attacks: AttackBounds,
-    leaks: Sequence[str] = (),
-    what: str = "the model",
-    note: str = "",
+    claim: Claim, attacks: Any, leaks: Sequence[str] = (), what: str = "the model", note: str = ""
 ) -> Markup:
-    """Return the section that answers what is protected, against whom, how strongly, what not.
-
-    `note` is added to the answer of how strongly.
-    """
+    """Return the section on what is protected, against whom and how strongly, and what is not."""
+    # `note` is added to the answer to "How strongly?".
     title = "In plain words"
     if not claim.holds:
         return section(title, tag("p", f"Nothing is protected: {what} was made without noise."))
@@ -177,8 +164,8 @@ def in_plain_words(
     if claim.adjacency == "replace":
         shown = (
             " A record is one row of the data. If a person has several rows, each row is protected "
-            "by itself, and the person is protected less. Names are not published, but nothing is "
-            "promised about who is in the data, nor about how many records there are."
+            "by itself, and the person is protected less. Nothing is promised about who is in the "
+            "data, nor about how many records there are."
         )
     answers = [
         ("What is protected?", f"{hidden}, whichever it is.{shown}"),
@@ -207,11 +194,8 @@ def in_plain_words(
 
 
 def _strength(claim: Claim, attacks: AttackBounds, what: str) -> list[Any]:
-    guess = percent_up(attacks.advantage() / 2, 50)
-    few, found = (
-        percent_up(EXAMPLE_RATE),
-        percent_up(float(attacks.true_positive_rate(EXAMPLE_RATE))),
-    )
+    guess, few = percent_up(attacks.advantage() / 2, 50), percent_up(EXAMPLE_RATE)
+    found = percent_up(float(attacks.true_positive_rate(EXAMPLE_RATE)))
     start = (
         f"Imagine somebody who knows everything else, and wonders {claim.question}. Suppose that "
         f"both answers seem equally likely. Without {what}, a guess is right in 50% of cases. With "
@@ -221,11 +205,10 @@ def _strength(claim: Claim, attacks: AttackBounds, what: str) -> list[Any]:
         "Now suppose that they look for one of the two answers, for example that a person is ill, "
         "and raise an alarm only if it looks more likely than before. An alarm about somebody who "
         "is not ill is a false alarm, and an alarm about somebody who is ill is a detection. "
-        "Somebody who "
-        f"guesses without {what} and raises false alarms for {few} of those who are not ill "
-        f"detects {few} of those who are. With it, at most {found} are detected. The first table "
-        "has other rates. The second table is about alarms only, which are rare: how often the "
-        f"answer is right if there is an alarm, at {few} false alarms. In all other cases the "
+        f"Somebody who guesses without {what} and raises false alarms for {few} of those who are "
+        f"not ill detects {few} of those who are. With it, at most {found} are detected. The first "
+        "table has other rates. The second table is about alarms only, which are rare: how often "
+        f"the answer is right if there is an alarm, at {few} false alarms. In all other cases the "
         "guess becomes less sure."
     )
     alarms = ["false alarms", "detections, at most"]
@@ -244,7 +227,7 @@ def _trade_off_figure(attacks: AttackBounds) -> Markup:
         "The most detections that are possible, for every rate of false alarms. On the diagonal, "
         "an alarm is no better than blind guessing."
     )
-    points = zip(*(values[::20] for values in display.points), strict=True)
+    points = zip(display.false_positive_rate[::20], display.true_positive_rate[::20], strict=True)
     rows = [tuple(map(percent_up, point)) for point in points]
     return _figure("attacks", display, caption, ["false alarms", "detections, at most"], rows)
 
@@ -258,11 +241,7 @@ def budget_bar(share: float, text: str) -> Markup:
 
 
 def profile_figure(
-    curves: Sequence[Any],
-    mark: tuple[float, float] | None,
-    mark_name: str,
-    caption: str,
-    n_points: int = 80,
+    curves: Sequence[Any], mark: Any, mark_name: str, caption: str, n_points: int = 80
 ) -> Markup:
     """Return a profile with a marked (epsilon, delta); raise a ValueError if there is none."""
     from ..displays.privacy import PrivacyProfileDisplay, evenly_spaced, profile_points
@@ -275,12 +254,7 @@ def profile_figure(
 
 
 def ledger_figure(
-    totals_after: Callable[[list[int]], Sequence[float]],
-    n_charges: int,
-    n_points: int,
-    limit: float | None,
-    measure: str,
-    caption: str,
+    totals_after: Callable, n_charges: int, n_points: int, limit: Any, measure: str, caption: str
 ) -> Markup:
     """Return the totals after some of the charges, by `totals_after`, and their limit."""
     import numpy as np
@@ -296,17 +270,10 @@ def ledger_figure(
     return _figure("ledger", display, caption, ["charges", measure], rows, color="C0")
 
 
-def crosstab_page(
-    report: Any,
-    categories: Mapping[Any, Sequence[Any]],
-    tables: Sequence[tuple[tuple[Any, ...], str, Any, Any]],
-    population: bool,
-) -> str:
-    """Return the page of a release of tables.
-
-    `tables` are tuples of columns, the name of the CSV file, a DataFrame with a row for each cell,
-    and the estimated shares. Intervals are for the population, or for the counted records.
-    """
+def crosstab_page(report: Any, categories: Any, tables: Sequence[Any], population: bool) -> str:
+    """Return the page of a release of tables."""
+    # `tables` are tuples of columns, the name of the CSV file, a DataFrame with a row for each
+    # cell, and the estimated shares. Intervals are for the population, or for the counted records.
     confidence = tables[0][3].confidence
     unit = "for the population that the records were drawn from: sampling and noise"
     if not population:
@@ -317,10 +284,7 @@ def crosstab_page(
         "expected to miss. Counts are estimated from all tables together: they are not negative, "
         "and tables agree on the columns that they share."
     )
-    parts = [
-        statement(report.statement()),
-        section("How to read the tables", tag("p", text)),
-    ]
+    parts = [statement(report.statement()), section("How to read the tables", tag("p", text))]
     for number_, (columns, file, frame, estimates) in enumerate(tables):
         content: list[Any] = [tag("p", f"File: {file}", class_="small")]
         if number_ < _MOST_TABLES:
@@ -337,13 +301,9 @@ def crosstab_page(
 
 
 def quality_page(quality: Any) -> str:
-    """Return the page of a `QualityReport`."""
     privacy, measured = quality.privacy, quality.measured_privacy
-    if quality.warnings:
-        found = [tag("li", tag("span", text, class_="warn")) for text in quality.warnings]
-        warned = tag("ul", *found)
-    else:
-        warned = tag("p", "None.")
+    found = [tag("li", tag("span", text, class_="warn")) for text in quality.warnings]
+    warned = tag("ul", *found) if found else tag("p", "None.")
     summary, errors = quality.summary, quality.errors
     sources = ["expected"] if measured is None else ["expected", "measured", "noise"]
     answers = [("records", f"{quality.n_records:,.0f}")]
@@ -351,33 +311,24 @@ def quality_page(quality: Any) -> str:
         answers.append(("ε of the release", number(privacy.epsilon)))
     if measured is not None:
         answers.append(("ε of the measured errors", number(measured.epsilon)))
-    answers += [
-        ("noise of a column's counts, σ", f"{quality.sigma['columns']:,.1f}"),
-        ("noise of a table's counts, σ", f"{quality.sigma['cliques']:,.1f}"),
-    ]
+    for name, kind in (("column", "columns"), ("table", "cliques")):
+        answers.append((f"noise of a {name}'s counts, σ", f"{quality.sigma[kind]:,.1f}"))
     names = ["columns", "margins", "in a table", "expected", "largest"]
     if measured is not None:
         names += ["measured", "± noise"]
-    rows = [
-        (ways, *map(int, line[:2]), *(_share(value) for value in line[2:]))
-        for ways, line in zip(summary.index, summary.to_numpy().tolist(), strict=True)
-    ]
+    lines = zip(summary.index, summary.to_numpy().tolist(), strict=True)
+    rows = [(ways, *map(int, line[:2]), *map(_share, line[2:])) for ways, line in lines]
     single = errors[errors["ways"] == 1]
     several = errors[errors["ways"] > 1].sort_values(sources[:2][-1], ascending=False)
+    means = wide(table(names, rows, numbers=names))
+    largest = _errors_table(several.head(_MOST_ERRORS), sources)
+    note = tag("p", _NO_TABLE_TEXT, class_="soft small")
     parts = [
         facts(answers),
         section("Warnings", warned),
-        section(
-            "Errors by number of columns",
-            tag("p", _QUALITY_TEXT),
-            wide(table(names, rows, numbers=names)),
-        ),
+        section("Errors by number of columns", tag("p", _QUALITY_TEXT), means),
         section("Columns", _errors_table(single, sources)),
-        section(
-            "Largest errors of several columns",
-            _errors_table(several.head(_MOST_ERRORS), sources),
-            tag("p", _NO_TABLE_TEXT, class_="soft small"),
-        ),
+        section("Largest errors of several columns", largest, note),
     ]
     if measured is not None:
         text = "The measured errors were released with noise, within a budget of their own."
@@ -392,17 +343,14 @@ def quality_page(quality: Any) -> str:
 
 def measured_statement(sentence: str) -> str:
     """Return the statement of a model as that of measured errors."""
-    return sentence.replace("The published model was", "The measured errors were", 1)
+    return sentence.replace("The published results were", "The measured errors were", 1)
 
 
 def _errors_table(errors: Any, sources: Sequence[str]) -> Markup:
-    """Return a table of the errors of margins."""
     names = ["columns", "cells", *sources]
     shown = [f"± {name}" if name == "noise" else name for name in names]
-    rows = [
-        (", ".join(map(str, columns)), cells, *map(_share, values))
-        for columns, cells, *values in errors[names].itertuples(index=False)
-    ]
+    lines = errors[names].itertuples(index=False)
+    rows = [(", ".join(map(str, first)), n, *map(_share, others)) for first, n, *others in lines]
     return wide(table(shown, rows, numbers=shown[1:]))
 
 
@@ -425,29 +373,26 @@ def sheet_page(title: str, sections: Sequence[tuple[str, Sequence[Any]]]) -> str
     return page(title, [section(name, *map(element, parts)) for name, parts in sections])
 
 
-def _table_figure(
-    name: str, columns: tuple[Any, ...], categories: Mapping[Any, Sequence[Any]], estimates: Any
-) -> Any:
+def _table_figure(name: str, columns: tuple, categories: Any, estimates: Any) -> Any:
     """Return a heat map of a table of two columns, and intervals of a table of one."""
     from ..displays.base import to_svg
     from ..displays.tables import ForestDisplay, TableDisplay, category_text
 
     shares = (estimates.value, estimates.low, estimates.high)
     labels: list[list[Any]] = [list(map(category_text, categories[name])) for name in columns]
-    display: Any
+    display: Any = None
     if len(columns) == 1:
         display = ForestDisplay(*shares, labels[0], estimates.confidence, None, "share of records")
     elif len(columns) == 2:
-        first, second = labels
         names, title = (columns[0], columns[1]), "share of records"
-        display = TableDisplay(*shares, first, second, names, estimates.confidence, title)
-    else:
-        return ""
-    svg = to_svg(display, name)
-    if svg is None:
-        return ""
-    text = f"Shares of {' and '.join(map(str, columns))}"
-    return tag("figure", tag("div", Markup(svg), class_="plot", role="img", aria_label=text))
+        display = TableDisplay(*shares, labels[0], labels[1], names, estimates.confidence, title)
+    svg = None if display is None else to_svg(display, name)
+    return "" if svg is None else _plot(svg, f"Shares of {' and '.join(map(str, columns))}")
+
+
+def _plot(svg: str, text: str, *caption: Markup) -> Markup:
+    image = tag("div", Markup(svg), class_="plot", role="img", aria_label=text)
+    return tag("figure", image, *caption)
 
 
 def _plain(cell: Any) -> Any:
@@ -460,12 +405,10 @@ def _figure(
     """Return a plot, or a table of its numbers if matplotlib is not installed."""
     from ..displays.base import to_svg
 
-    svg = to_svg(display, name, **options)
+    svg, below = to_svg(display, name, **options), tag("figcaption", caption)
     if svg is None:
-        content = wide(table(columns, rows, numbers=columns))
-    else:
-        content = tag("div", Markup(svg), class_="plot", role="img", aria_label=caption)
-    return tag("figure", content, tag("figcaption", caption))
+        return tag("figure", wide(table(columns, rows, numbers=columns)), below)
+    return _plot(svg, caption, below)
 
 
 def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]]) -> str:
@@ -480,11 +423,9 @@ def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]
     answers += [("protected change", claim.against), ("tables released", released)]
     mark = (claim.epsilon, claim.delta) if claim.delta is not None and claim.holds else None
     caption = "For each ε, the smallest δ that holds with it: smaller is more private."
-    try:
+    profile = tag("p", "There is no profile: nothing was released, or something without noise.")
+    with suppress(ValueError):
         profile = profile_figure([Composition(mechanisms)], mark, "budget", caption)
-    except ValueError:
-        text = "There is no profile: nothing was released, or something without noise."
-        profile = tag("p", text)
     body = [
         in_plain_words(claim, report, leaks),
         not_covered(leaks),
@@ -537,9 +478,7 @@ def model_card(claim: Claim, mechanisms: Mechanisms, leaks: Sequence[str]) -> Ma
     return tag("div", tag("div", tag("strong", guarantee)), *warnings, released)
 
 
-def write(
-    path: "str | PathLike[str]", text: str, inputs: "Iterable[str | PathLike[str]]" = ()
-) -> str:
+def write(path: "str | PathLike[str]", text: str, inputs: Iterable[Any] = ()) -> str:
     """Write a file atomically, and return its path."""
     # A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are never
     # replaced.

@@ -25,7 +25,7 @@ ADAPTIVE_LIMIT = (
 )
 # A ledger knows the charges, but not which parameters a fit took from the data.
 _EXCEPT_MODELS = (
-    "Not covered: what a published model took from the data without noise, or drew from a given "
+    "Not covered: what a published result took from the data without noise, or drew from a given "
     "seed; its own statement says so."
 )
 _ROUNDING = 1e-12  # bound on the rounding error of a conversion
@@ -95,9 +95,8 @@ class Claim:
         elif self.adjacency.startswith("add_remove"):
             change = f"the presence or absence of {self.protected}"
         start = (
-            f"whatever the other {others} are, and whatever a reader knows besides, "
-            f"{change} changes the probability of every set of possible publications by a "
-            "factor of at most"
+            f"whatever the other {others} are, and whatever a reader knows besides, {change} "
+            "changes the probability of every set of possible publications by a factor of at most"
         )
         if self.order is not None:
             delta = EXAMPLE_DELTA if self.delta is None else self.delta
@@ -137,15 +136,12 @@ def exceptions_to(not_covered: Sequence[str]) -> list[str]:
         verb = "was" if len(from_data) == 1 else "were"
         sentences.append(f"Not covered: {', '.join(from_data)}, which {verb} taken from the data.")
     if "random_state" in not_covered:
-        sentences.append(
-            "The noise was drawn from a given seed (random_state), and anyone who knows it can "
-            "remove the noise."
-        )
+        seed = "The noise was drawn from a given seed (random_state)"
+        sentences.append(f"{seed}, and anyone who knows it can remove the noise.")
     return sentences
 
 
 def attack_sentences(claim: Claim, attacks: AttackBounds) -> str:
-    """Return bounds on attacks as sentences."""
     rate, few = float(attacks.true_positive_rate(EXAMPLE_RATE)), percent_up(EXAMPLE_RATE)
     return (
         "Suppose that somebody knows everything else, and tries to find out "
@@ -157,26 +153,24 @@ def attack_sentences(claim: Claim, attacks: AttackBounds) -> str:
 
 
 def model_statement(
-    claim: Claim,
-    not_covered: Sequence[str],
-    n_records: int | None = None,
-    attacks: AttackBounds | None = None,
+    claim: Claim, not_covered: Sequence[str], n_records: int | None = None, attacks: Any = None
 ) -> str:
     """Return the statement for one model; pass the number of records only if it is public."""
     records = "the records" if n_records is None else plural(n_records, "record")
     if not claim.holds:
         return (
-            "The published model has no guarantee of differential privacy: epsilon is infinite, "
-            f"and nothing limits what it tells about {claim.protected}."
+            "The published results have no guarantee of differential privacy: epsilon is infinite, "
+            f"and nothing limits what they reveal about {claim.protected}."
         )
     sentence = (
-        f"The published model was computed from {records} by a randomised procedure that is "
+        f"The published results were computed from {records} by a randomised procedure that is "
         f"{claim.kind} with respect to {claim.against}."
     )
-    meaning = (
-        [claim.meaning] if attacks is None else [claim.meaning, attack_sentences(claim, attacks)]
-    )
-    return " ".join([sentence, *meaning, *exceptions_to(not_covered)])
+    return " ".join([sentence, *_meaning(claim, attacks), *exceptions_to(not_covered)])
+
+
+def _meaning(claim: Claim, attacks: AttackBounds | None) -> list[str]:
+    return [claim.meaning, *([] if attacks is None else [attack_sentences(claim, attacks)])]
 
 
 @dataclass(frozen=True)
@@ -203,10 +197,8 @@ def ledger_statement(facts: LedgerFacts) -> str:
     """Return the statement for everything that was published from a data set."""
     data_set = f"the data set “{visible(facts.name)}”" if facts.name else "the data set"
     if facts.charges == 0:
-        return (
-            f"Nothing that was published from {data_set} is charged to its ledger: there is "
-            "nothing to state."
-        )
+        start = f"Nothing that was published from {data_set} is charged to its ledger"
+        return f"{start}: there is nothing to state."
     charges, claim = plural(facts.charges, "charge"), facts.claim
     if not claim.holds:
         return (
@@ -234,17 +226,13 @@ def ledger_statement(facts: LedgerFacts) -> str:
         if facts.limit is None:
             why = "the ledger has no limit"
         condition += f" Nothing can be stated for adaptively chosen budgets, since {why}."
-    meaning = claim.meaning
-    if facts.attacks is not None:
-        meaning += f" {attack_sentences(claim, facts.attacks)}"
-    return " ".join([sentence, meaning, condition, _EXCEPT_MODELS])
+    return " ".join([sentence, *_meaning(claim, facts.attacks), condition, _EXCEPT_MODELS])
 
 
 def terms(claim: Claim) -> str:
     """Return the delta or the order at which an epsilon holds, in words."""
-    if claim.order is not None:
-        return f"Rényi order {number(claim.order)}"
-    return f"δ = {number(claim.delta)}" if claim.delta else "δ = 0"
+    order, delta = claim.order, claim.delta
+    return f"δ = {number(delta or 0)}" if order is None else f"Rényi order {number(order)}"
 
 
 def rounded_up(value: float) -> str:
@@ -314,14 +302,12 @@ def visible(text: object) -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(
-        character
-        if character.isprintable() or character in _JOINERS
-        else character.encode("unicode_escape", "backslashreplace").decode("ascii")
-        for character in text
-    )
+
+    def escaped(character: str) -> str:
+        return character.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+    return "".join(c if c.isprintable() or c in _JOINERS else escaped(c) for c in text)
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """Shorten a string to at most `most` characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -263,7 +263,10 @@ def to_common_dtype(name: str, labels: np.ndarray) -> np.ndarray:
         return labels
     kinds = set(map(type, labels.flat))
     if str in kinds and len(kinds) > 1:
-        raise TypeError(f"{name} must contain only numbers or only strings; it mixes them")
+        raise TypeError(
+            f"{name} must contain only numbers or only strings, and no missing labels. Drop the "
+            "records without a label; with a schema, y may also be the name of the label's column"
+        )
     if not kinds <= _PLAIN:
         return labels
     values = labels.tolist()

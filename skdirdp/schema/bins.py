@@ -198,6 +198,11 @@ class BinCells:
         left, right = self._piece_ends
         return np.bincount(self.pieces.bins, self.pieces.shares * (left + right) / 2)
 
+    @property
+    def numbers(self) -> np.ndarray:
+        """Centre of each cell, NaN for missing values."""
+        return np.append(self.centres, np.nan)
+
     @cached_property
     def pieces(self) -> "Pieces":
         """Pieces of the bins: the whole bins, until they are refined."""

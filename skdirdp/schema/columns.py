@@ -257,7 +257,7 @@ def _times(
         codes, distinct = distinct_cells(values)
     if codes is not None:
         times, wrong = _each_time(distinct, format, missing_values)
-        return np.append(times, np.datetime64("NaT"))[codes], np.append(wrong, False)[codes]
+        return np.append(times, np.datetime64("NaT", "us"))[codes], np.append(wrong, False)[codes]
     if not cells.has_dtype:
         return _each_time(cells.to_list(), format, missing_values)
     is_time = cells.data.dtype.kind == "M"
@@ -281,7 +281,8 @@ def _each_time(
             continue
         if isinstance(value, str) and not value.strip():
             continue
-        time = parse_time(value, format)
+        # Synthetic records are often written with dates in ISO 8601, and read again.
+        time = parse_time(value, format) or parse_time(value)
         if time is None:
             wrong[position] = True
         else:
@@ -428,11 +429,7 @@ def distinct_cells(
     Cells whose type cannot be rebuilt are looked up among the public values in `declared`.
     """
     if isinstance(getattr(values, "dtype", None), pd.CategoricalDtype):
-        values = getattr(values, "array", values)  # a Series or an Index has this attribute
-        codes, distinct = distinct_cells(values.categories, declared)
-        if np.array_equal(codes, np.arange(len(codes))):  # a copy is faster than indexing
-            return values.codes.astype(np.intp), distinct
-        return np.append(codes, MISSING)[values.codes], distinct
+        return _distinct_categories(values, declared)
     cells = _cells_of_column(values)
     if not cells.has_dtype:
         texts = _numbered_texts(cells.data)
@@ -454,6 +451,21 @@ def distinct_cells(
     if missing is not None:
         codes = np.where(missing, MISSING, codes)
     return codes, distinct
+
+
+def _distinct_categories(
+    values: Any, declared: Collection[Hashable]
+) -> tuple[np.ndarray, list[Any]]:
+    """Return the result of `distinct_cells` for a pandas categorical."""
+    values = getattr(values, "array", values)  # a Series or an Index has this attribute
+    dtype = values.categories.dtype
+    if isinstance(dtype, pd.StringDtype) and dtype.storage != "python":
+        # Strings, which are distinct and not missing.
+        return values.codes.astype(np.intp), values.categories.tolist()
+    codes, distinct = distinct_cells(values.categories, declared)
+    if np.array_equal(codes, np.arange(len(codes))):  # a copy is faster than indexing
+        return values.codes.astype(np.intp), distinct
+    return np.append(codes, MISSING)[values.codes], distinct
 
 
 def _numbered_integers(data: np.ndarray) -> tuple[np.ndarray, list[Any]] | None:

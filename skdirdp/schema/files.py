@@ -41,7 +41,7 @@ _LONGEST_FIELD = 2**31 - 1  # characters; the largest limit on all platforms
 _PARTS = ("person", "max_rows", "missing_values", "strict", "constraints", "columns")
 _DECLARATIONS = (
     "one of categories = [...], numbers = [low, high], dates = [low, high], names = true, "
-    "key = true and ignore = true"
+    "key = true or ignore = true"
 )
 _DRAFT = """\
 # What is public about each column of the table. Fill in every blank {} without looking at the

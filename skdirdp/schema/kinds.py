@@ -579,7 +579,7 @@ class Numbers(_Ordered):
 class Dates(_Ordered):
     """Dates or times between public bounds. Codes count units of the resolution from `low`.
 
-    Times with a zone are converted to UTC. Texts are ISO 8601, or of the given `format`.
+    Times with a zone are converted to UTC. Texts have the given `format`, or are ISO 8601.
     """
 
     low: datetime
@@ -670,7 +670,7 @@ class Dates(_Ordered):
         unit = RESOLUTIONS[self.resolution]
         times = self._first + np.where(missing, 0, codes).astype(f"m8[{unit}]")
         times = times.astype(f"M8[{unit if unit in ('ms', 'us') else 's'}]")
-        times[missing] = np.datetime64("NaT")
+        times[missing] = np.datetime64("NaT", "us")
         return pd.Series(times)
 
     def describe(self) -> str:

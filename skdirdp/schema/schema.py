@@ -200,7 +200,7 @@ class Schema:
             Unit to which times are rounded down: "year", "month", "day", "hour", "minute",
             "second", "millisecond" or "microsecond".
         format : str, default=None
-            Format of strings, as in `datetime.strptime`. If None, ISO 8601.
+            Format of strings, as in `datetime.strptime`. Other strings are read as ISO 8601.
         bins : int or list of dates, default=None
             As for `numbers`.
         missing : bool, default=True

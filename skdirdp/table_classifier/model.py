@@ -11,7 +11,7 @@ from functools import cached_property, reduce
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, gammainc, log_ndtr
 
 from ..mechanisms.tables import Noise
 from ..numerics.rows import row_blocks
@@ -30,6 +30,9 @@ _MERGE = 2.0
 _CONDITION = 1e-3
 # Relative increase in the Hessian's diagonal. The Hessian is approximate; full steps would diverge.
 _DAMPING = 1.0
+# Each class has a step of its own. The matrix diag(p) - p p^T of class probabilities p is at most
+# this multiple of diag(p * (1 - p)).
+_COUPLING = 2.0
 # Typical change in an effect in one Newton step.
 _STEP_SIZE = 0.1
 # A step is shortened if the derivative at its end is this many standard deviations below 0.
@@ -102,6 +105,7 @@ class ClassTables:
     noisy: list[np.ndarray]  # of shape (n_classes, n_cells)
     sigma: float  # standard deviation of the noise
     counts: list[np.ndarray]  # positive estimates of the same shape
+    labels: tuple[np.ndarray, float] | None = None  # noisy class counts, and their noise
 
     @classmethod
     def from_noisy(
@@ -120,7 +124,7 @@ class ClassTables:
         if labels is not None:
             tables.append(NoisyTable(labels[0], Noise(labels[1] ** 2), ("class",)))
         found = [each.counts for each in estimate_counts(tables)]
-        return cls(list(noisy), sigma, found[: len(noisy)])
+        return cls(list(noisy), sigma, found[: len(noisy)], labels)
 
     def combined(
         self, noisy: Sequence[np.ndarray], sigma: float, labels: tuple[np.ndarray, float]
@@ -136,9 +140,18 @@ class ClassTables:
     def n_records(self) -> float:
         return max(float(np.mean([table.sum() for table in self.counts])), 1.0)
 
-    @property
+    @cached_property
     def class_shares(self) -> np.ndarray:
-        totals = np.mean([table.sum(axis=1) for table in self.counts], axis=0) + _SMOOTHING
+        """Estimated shares of the classes, shrunk towards equal ones if class counts are noisy."""
+        if self.labels is None:
+            totals = np.mean([table.sum(axis=1) for table in self.counts], axis=0)
+        else:
+            sums = [(table.sum(axis=1), self.sigma**2 * table.shape[1]) for table in self.noisy]
+            sums.append((self.labels[0], self.labels[1] ** 2))
+            precision = np.array([1 / variance for _, variance in sums])
+            average = np.average([counts for counts, _ in sums], axis=0, weights=precision)
+            totals = shrink_counts(average, 1 / precision.sum())
+        totals = totals + _SMOOTHING
         return totals / totals.sum()
 
     def profiles(self) -> list[np.ndarray]:
@@ -179,6 +192,22 @@ class ClassTables:
             centred = (1 - 2 * share) * relative + share * relative.mean(axis=1, keepdims=True)
             found.append(np.maximum(centred, 0.0))
         return found
+
+
+def shrink_counts(noisy: np.ndarray, variance: float) -> np.ndarray:
+    """Return positive estimates of counts with normal noise, shrunk towards their mean.
+
+    The prior of the counts is normal around their mean. The fraction of the noise in the variance
+    of the noisy counts has a prior density proportional to its inverse. Each count is replaced by
+    the mean of its posterior distribution, truncated to positive values.
+    """
+    gap = noisy - noisy.mean()
+    shape, half = (len(noisy) - 1) / 2, max(float(gap @ gap) / (2 * variance), 1e-9)
+    noise = shape / half * gammainc(shape + 1, half) / gammainc(shape, half)
+    mean = noisy.mean() + (1 - noise) * gap
+    deviation = np.sqrt(variance * max(1 - noise, 1e-9))
+    z = mean / deviation
+    return mean + deviation * np.exp(-0.5 * z**2 - log_ndtr(z)) / np.sqrt(2 * np.pi)
 
 
 def merge_cells(noisy: np.ndarray, counts: np.ndarray, sigma: float, ordered: bool) -> np.ndarray:
@@ -385,7 +414,7 @@ class Covariance:
         given = cells.profiles * cells.class_shares / shares[:, np.newaxis]
         spread = (given * (1 - given)).sum(axis=1)
         ratio = uncertainty / np.maximum(spread, 0.02)
-        curvature = given * (1 - given) * ratio[:, np.newaxis] * n_classes / (n_classes - 1)
+        curvature = given * (1 - given) * ratio[:, np.newaxis] * _COUPLING
         curvature = stiffness * np.clip(curvature, 0.005, 0.6)
         if n_classes == 2:  # both classes have the same curvature, and opposite gradients
             found = [self._solve(curvature[:, 0], gradient[:, 0], sums.noise)] * 2
@@ -397,7 +426,7 @@ class Covariance:
         variance, shrinkage = (np.stack([each[i] for each in found], axis=1) for i in (1, 2))
         step -= step.mean(axis=1, keepdims=True)
         spread = cells.class_shares * (1 - cells.class_shares)
-        curvature = level * spread / spread.sum() * n_classes / (n_classes - 1)
+        curvature = _COUPLING * level * spread / spread.sum()
         shift = mean / (np.maximum(curvature, 0.005) + 3 * sums.noise / np.sqrt(len(cells.columns)))
         shift = np.clip(shift - shift.mean(), -1.0, 1.0)
         return NewtonStep(shift - shares @ step, step, shrinkage, variance, sums)

@@ -80,7 +80,7 @@ _TWO_STEPS = 100.0
 # each column and record, relative to what they predict.
 _SLOPE_NOISE, _SLOPE_SAMPLING = 4.0, 10.0
 # Numbers of bins of a numeric column.
-_MIN_BINS, _MAX_BINS = 5, 32
+_MIN_BINS, _MAX_BINS = 4, 32
 # Fine bins of numeric columns, from which bins are made.
 _N_FINE_BINS = 256
 # The precision of a column in the tables of pairs is at least this fraction of the largest.
@@ -158,7 +158,7 @@ class Plan:
             pairs,
             residuals,
             2 if signal >= _TWO_STEPS else 1,
-            int(np.clip(n_bins, _MIN_BINS, _MAX_BINS)),
+            int(np.clip(np.ceil(n_bins), _MIN_BINS, _MAX_BINS)),
             balance * signal,
             max(1 / (1 + n_columns * noise), 0.01),
         )
@@ -217,13 +217,13 @@ class Releases:
             selection.check_table(np.zeros(1))
 
     def start(self, generator: NoiseGenerator | None) -> None:
-        """Allow the releases, after the charge, with the generator of the noise."""
+        """Set the generator of the noise after the charge, which allows the releases."""
         self._generator = generator
 
     def sample(self, n_records: int, probability: float) -> np.ndarray | None:
         """Return a mask of records, each chosen with this probability independently of others.
 
-        None means all records. The mask is secret: who knows it sees which records were not
+        None means all records. The mask must stay secret, because it reveals which records were not
         counted (docs/theory.md, section 19.1).
         """
         if probability >= 1:
@@ -381,18 +381,30 @@ class Column:
             start = stop
         return found
 
-    def bins_from_histogram(self, noisy: np.ndarray, n_bins: int) -> np.ndarray:
-        """Return the bin of each fine bin, from a noisy histogram."""
+    def merge_fine_bins(self, n_bins: int) -> np.ndarray:
+        """Return the cell of each fine bin in the histogram that is released for `n_bins` bins.
+
+        Fewer cells add less noise to quantiles.
+        """
         assert self.grid is not None
         n_fine = self.grid.n_bins
+        n_cells = min(n_fine, n_bins**2)
+        cells = np.arange(n_fine) * n_cells // n_fine
+        return np.append(cells, np.repeat(n_cells, self.grid.has_missing))
+
+    def bins_from_histogram(self, noisy: np.ndarray, n_bins: int) -> np.ndarray:
+        """Return the bin of each fine bin, from a noisy histogram of merged fine bins."""
+        assert self.grid is not None
+        cells = self.merge_fine_bins(n_bins)
+        n_fine = len(noisy) - self.grid.has_missing
         shares = noisy[:n_fine] / max(float(noisy[:n_fine].sum()), 1.0)
         shares = shares + (1 - shares.sum()) / n_fine
         inner = np.clip(isotonic_regression(np.cumsum(shares)[:-1]).x, 0.0, 1.0)
         cdf = np.concatenate([[0.0], inner, [1.0]])
         borders = quantile_borders(cdf, min(n_bins, n_fine))
-        bins = np.searchsorted(borders[1:-1], np.arange(self.grid.n_counts), side="right")
+        bins = np.searchsorted(borders[1:-1], np.arange(len(noisy)), side="right")
         bins[n_fine:] = len(borders) - 1  # missing values
-        return bins
+        return bins[cells]
 
     def inner_edges(self, bins: np.ndarray) -> np.ndarray:
         """Return the borders between the bins of a numeric column."""

@@ -142,8 +142,8 @@ def dirichlet_kl(first: ArrayLike, second: ArrayLike) -> float:
     """
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     # Equation (20) of paper B in docs/theory.md.
-    log_normalizer_ratio = gammaln(a.sum()) - gammaln(a).sum() - gammaln(b.sum()) + gammaln(b).sum()
-    return float(log_normalizer_ratio - (b - a) @ (digamma(a) - digamma(a.sum())))
+    expected_change = (b - a) @ (digamma(a) - digamma(a.sum()))
+    return float(_log_beta(b) - _log_beta(a) - expected_change)
 
 
 def dirichlet_renyi(first: ArrayLike, second: ArrayLike, order: float) -> float:
@@ -169,12 +169,13 @@ def dirichlet_renyi(first: ArrayLike, second: ArrayLike, order: float) -> float:
     tilted = a + (order - 1) * (a - b)
     if tilted.min() <= 0:
         return np.inf
-
-    def log_beta(concentration):
-        return gammaln(concentration).sum() - gammaln(concentration.sum())
-
     # Equation (3) of paper B in docs/theory.md.
-    return float((log_beta(b) - log_beta(a)) + (log_beta(tilted) - log_beta(a)) / (order - 1))
+    change = _log_beta(b) - _log_beta(a)
+    return float(change + (_log_beta(tilted) - _log_beta(a)) / (order - 1))
+
+
+def _log_beta(concentration: np.ndarray) -> float:
+    return gammaln(concentration).sum() - gammaln(concentration.sum())
 
 
 def linf_bound(
@@ -435,18 +436,16 @@ def kl_tail_error(
     >>> round(kl_tail_error(0.05, n_samples=10_000, n_categories=10, r=0.2, alpha=2.0), 4)
     0.1714
     """
-    log_inverse = -np.log(_check_beta(beta))
+    cost = -np.log(_check_beta(beta))
     total = check_real("n_samples", n_samples, above=0) * _check_r_alpha(r, alpha)[0]
     condition = 2 * np.log1p(_total_prior(n_categories, alpha) / total)
-
-    def excess(log_eta):
-        return np.log(log_inverse) - np.log(total * _kl_rate(np.exp(log_eta)))
-
     # The rate tends to 1/6 as eta grows, so with too few rows no eta is large enough.
-    if total / 6 <= log_inverse:
+    rest = total - 6 * cost
+    if rest <= 0:
         return np.inf
-    log_eta = safe_root(excess, 0.0, -1.0, tolerance=1e-13, limits=(-60.0, np.inf))
-    return float(max(condition, np.exp(log_eta))) * (1 + 1e-12)
+    # The positive root of rest eta^2 - 20 cost eta - 16 cost, at which total * rate is the cost.
+    eta = (10 * cost + np.sqrt((10 * cost) ** 2 + 16 * cost * rest)) / rest
+    return float(max(condition, eta)) * (1 + 1e-12)
 
 
 def kl_tail_rows(eta: float, beta: float, n_categories: int, r: float, alpha: float) -> int:
@@ -613,7 +612,6 @@ def _round_up_rows(rows: float) -> int:
 
 
 def _check_distribution(p: ArrayLike) -> np.ndarray:
-    """Validate a vector of probabilities."""
     p = np.asarray(p, dtype=float)
     if p.ndim != 1 or not np.all(p >= 0) or abs(p.sum() - 1) > 1e-9:
         raise ValueError("p must be a vector of probabilities that sum to 1")
@@ -621,7 +619,6 @@ def _check_distribution(p: ArrayLike) -> np.ndarray:
 
 
 def _check_r_alpha(r: float, alpha: float) -> tuple[float, float]:
-    """Validate the parameters of a Dirichlet release."""
     return check_real("r", r, above=0), check_real("alpha", alpha, above=0)
 
 

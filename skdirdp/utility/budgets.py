@@ -46,14 +46,9 @@ def accuracy_from_budget(
     0.092
     """
     check_choice("measure", measure, ("linf", "cdf", "kl"))
-    mechanism = DirichletMechanism.calibrate(
-        epsilon=epsilon,
-        delta=delta,
-        releases=releases,
-        n_samples=n_samples,
-        n_categories=n_categories,
-        min_smoothing=0.0,
-    )
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "releases": releases}
+    sizes = {"n_samples": n_samples, "n_categories": n_categories}
+    mechanism = DirichletMechanism.calibrate(**budget, **sizes, min_smoothing=0.0)
     r, alpha = mechanism.r, mechanism.alpha
     if measure == "kl":
         too_small = alpha < MIN_ALPHA
@@ -185,12 +180,8 @@ def epsilon_for(
     >>> round(epsilon_for(interval_width=40, delta=1e-5), 2)
     0.49
     """
-    targets = {
-        "advantage": advantage,
-        "true_positive_rate": true_positive_rate,
-        "interval_width": interval_width,
-        "accuracy": accuracy,
-    }
+    targets = {"advantage": advantage, "true_positive_rate": true_positive_rate}
+    targets |= {"interval_width": interval_width, "accuracy": accuracy}
     given = [name for name, target in targets.items() if target is not None]
     if len(given) != 1:
         raise TypeError(

@@ -19,6 +19,15 @@ from benchmarks.experiments.inference_further import (
     InferenceTests,
     fresh_tables,
 )
+from benchmarks.experiments.inference_widths import (
+    HIDDEN,
+    NEEDED,
+    POPULATIONS,
+    TOO_WIDE,
+    shrunk,
+    verdicts,
+)
+from skdirdp.inference import Estimate
 
 
 def test_tables_of_the_grid_are_distributions_with_the_named_shares():
@@ -84,3 +93,38 @@ def test_the_test_without_noise_has_the_power_of_the_noncentral_distribution(qui
     pearson = results[results["test"] == PEARSON]
     # Noncentrality 1000 phi^2 = 9.0 with one degree of freedom: a power of 0.851.
     assert pearson[pearson["table"] == "2x2"]["power"].iloc[0] == pytest.approx(0.851, abs=reach)
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (4, 4), (2, 5), (6, 4), (8, 8)])
+def test_least_favourable_populations_are_distributions(shape):
+    for make in {make for populations in POPULATIONS.values() for make in populations}:
+        p = make(*shape)
+        assert p.shape == shape
+        assert p.sum() == pytest.approx(1)
+        assert p.min() >= 0
+
+
+def test_shrunk_intervals_have_the_same_estimate():
+    found = shrunk(Estimate(0.5, 0.25, 1.0, 0.95), "share")
+    assert (found.low, found.high) == pytest.approx((0.3, 0.9))
+    found = shrunk(Estimate(2.0, 1.0, 32.0, 0.95), "odds ratio")
+    assert (found.low, found.high) == pytest.approx((2**0.2, 2**4.2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "rates", "verdict"),
+    [
+        ("difference", {"shrunk": 0.94}, NEEDED),
+        ("difference", {"shrunk": 0.96}, TOO_WIDE),
+        ("difference", {"shrunk": 0.96, "whole": 0.6}, HIDDEN),
+        ("quantile", {"rate": 0.97}, NEEDED),
+        ("quantile", {"rate": 0.995}, TOO_WIDE),
+    ],
+)
+def test_widths_are_judged_at_the_least_favourable_population(kind, rates, verdict):
+    place = {"mechanism": "gaussian", "adjacency": "replace", "n": 300, "epsilon": 1.0}
+    place |= {"shape": "4x4", "kind": kind}
+    cells = pd.DataFrame([{"experiment": "inference-coverage", **place}])
+    wide = {"rate": 1.0, "shrunk": 1.0, "whole": 1.0, "runs": 500}
+    results = pd.DataFrame([{**place, **wide}, {**place, **wide, "whole": 0.0, **rates}])
+    assert verdicts(cells, results)["verdict"].tolist() == [verdict]

@@ -1,8 +1,13 @@
 """Estimates of sparse tables: optimality of the projection, and accuracy."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import pytest
 
+from benchmarks.experiments import load
 from benchmarks.experiments.postprocessing import (
     COUNTED,
     DRAWN,
@@ -12,6 +17,8 @@ from benchmarks.experiments.postprocessing import (
     chow_liu,
     projected,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_the_projection_is_the_nearest_table_with_these_sums():
@@ -66,3 +73,34 @@ def test_accuracies_are_compared_with_chance_and_with_the_model_without_noise():
     assert verdict(0.79, 0.785, 0.001).holds  # no better model would have more
     assert "at least in 0 of 1 cases" in verdict(0.79, 0.785, 0.001).found
     assert "behind by at most 0.0100 ± 0.0010" in verdict(0.79, 0.9, 0.001).found
+
+
+def test_the_table_of_the_page_shows_the_results():
+    page = (ROOT / "docs" / "postprocessing.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \w+ (?:of the paper|others|more) \|(.*)\|$", page, re.MULTILINE)
+    names = ["naive-bayes", "naive-bayes-fresh", "naive-bayes-further", "naive-bayes-unseen"]
+    for name, row in zip(names, rows, strict=True):
+        results = pd.read_csv(ROOT / "benchmarks" / "results" / f"{name}.csv")
+        found = {claim.statement: claim.found for claim in load(name).claims(results)}
+
+        def number(words, pattern, found=found):
+            (text,) = [
+                found[statement]
+                for statement in found
+                if statement.startswith("Post-processed")
+                and all(word in statement for word in words)
+            ]
+            return float(re.search(pattern + r" ([+\d.]+)", text)[1])
+
+        mean, tail = "mean", "95th percentile"
+        shown = [float(re.search(r"[+\d.]+", cell)[0]) for cell in row.split("|")]
+        assert shown[:4] == pytest.approx(
+            [
+                number(["expected KL divergence of `auto`", "ε ≤ 3"], mean),
+                number(["expected KL divergence of `auto`", "in 95%"], tail),
+                number(["cross-entropy", "ε ≤ 1"], mean),
+                number(["cross-entropy", "in 95%"], tail),
+            ],
+            abs=0.0055,
+        )
+        assert shown[4] == pytest.approx(100 * number(["accuracy"], "mean gain"), abs=0.055)

@@ -122,12 +122,10 @@ class Speed(Experiment):
             "nothing, and it is no lower bound: a sparse product gathers faster than indexing "
             "does. This is one run; where the machine has other work, which takes its caches, "
             "ratios of a second run may differ by half. "
-            "Two limits do not hold reliably. Zipf-distributed counts: on a quiet machine "
-            "MultinomialNB took about 32 ms, so the limit was 42 ms. Exact noise for a million "
-            "cells took 16 ms and counting of bounded rows 19 ms, which leaves 7 ms; "
-            "post-processing took 18 ms and all other steps 9 ms. Networks of categoricals: of "
-            "23 ms, 11 ms encoded the columns, 3 ms counted and 6 ms were post-processing; fits "
-            "were 3.8 to 4 times as fast as pgmpy's."
+            "One limit does not hold. Zipf-distributed counts: on a quiet machine MultinomialNB "
+            "took about 32 ms, so the limit was 42 ms. Exact noise for a million cells took 16 ms "
+            "and counting of bounded rows 19 ms, which leaves 7 ms; post-processing took 18 ms "
+            "and all other steps 9 ms."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:

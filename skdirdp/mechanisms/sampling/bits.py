@@ -259,9 +259,9 @@ def check_platform() -> None:
 def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
     """Fill arrays of a size with the first accepted proposal for every cell."""
     small = 2 * size <= _SMALL_BATCH
-    left = np.arange(size) if small else _fill_blocks(size, propose, outputs)
-    while left.size:
-        cells, rest = left[:BLOCK], left[BLOCK:]
+    remaining = np.arange(size) if small else _fill_blocks(size, propose, outputs)
+    while remaining.size:
+        cells, rest = remaining[:BLOCK], remaining[BLOCK:]
         repeats = min(max(_SMALL_BATCH // cells.size, 1), _MAX_REPEATS)
         accepted, drawn = propose(np.tile(cells, repeats))
         accepted = accepted.reshape(repeats, cells.size)
@@ -270,7 +270,7 @@ def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
         position = (first * cells.size + np.arange(cells.size))[is_accepted]
         for output, values in zip(outputs, drawn, strict=True):
             output[cells[is_accepted]] = values[position]
-        left = np.concatenate([rest, cells[~is_accepted]])
+        remaining = np.concatenate([rest, cells[~is_accepted]])
 
 
 def _fill_blocks(size: int, propose: Propose, outputs: tuple[np.ndarray, ...]) -> np.ndarray:

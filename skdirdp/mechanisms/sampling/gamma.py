@@ -160,7 +160,7 @@ def _propose(power_class, numerators, settings, cells):
         exponent -= powers.halvings
     for i in np.flatnonzero(undecided).tolist():
         accepted[i], value, uniforms = gammas.exact(i)
-        halvings, factor = 0, _one
+        halvings, factor = 0, lambda: 1
         if powers is not None and accepted[i]:
             accepted[i], halvings, factor, others = powers.exact(i)
             uniforms += others
@@ -172,10 +172,6 @@ def _propose(power_class, numerators, settings, cells):
             exponent[i] -= halvings
     stream.undecided += int(np.count_nonzero(undecided))
     return accepted, (mantissa, exponent)
-
-
-def _one() -> int:
-    return 1
 
 
 class MarsagliaTsang:
