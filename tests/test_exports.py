@@ -14,6 +14,7 @@ from skdirdp import (
     DirichletHistogramTransformer,
     DirichletNB,
     PrivacyAccountant,
+    PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateCountVectorizer,
     make_private_pipeline,
@@ -74,6 +75,30 @@ def test_skops_files_contain_only_public_types(model):
     plain = skops.dumps(model.to_sklearn())
     assert skops.get_untrusted_types(data=plain) == []
     model.set_params(accountant=None)
+
+
+@pytest.mark.parametrize("target", [None, "a"])
+def test_skops_files_of_networks_contain_only_public_types(target):
+    skops = pytest.importorskip("skops.io", reason="skops is not installed")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.choice(["x", "y"], 800), "b": rng.random(800)})
+    X = X.assign(c=rng.integers(0, 50, 800), d=rng.choice(["u", "v", "w"], 800))
+    bounds = {"b": (0.0, 1.0), "c": (0, 60)}
+    model = PrivateBayesNet(
+        states={"a": ["x", "y"]}, bounds=bounds, target=target, epsilon=5.0
+    ).fit(X)
+    file = skops.dumps(model)
+    asked = skops.get_untrusted_types(data=file)
+    others = {name for name in asked if not name.startswith("skdirdp.")}
+    assert others <= {"builtins.frozenset", "pandas.Interval"}
+    assert not any(part.startswith("_") for name in asked for part in name.split("."))
+    loaded = skops.loads(file, trusted=asked)
+    given = {"random_state": 0, "where": lambda records: records["b"] < 0.5}
+    pd.testing.assert_frame_equal(loaded.sample(50, **given), model.sample(50, **given))
+    assert loaded.sigma_ == model.sigma_
+    assert str(loaded.privacy_) == str(model.privacy_)
+    if target is not None:
+        np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
 def numbers():

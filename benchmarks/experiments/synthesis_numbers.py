@@ -32,7 +32,7 @@ class Source:
     bounds: dict[str, tuple[float, float]]
 
 
-#: No choice was made on these tables.
+#: No choice was made on these tables, but earlier versions were measured on them.
 FRESH = {
     "health_care": Source(
         "AER",
@@ -106,6 +106,47 @@ FRESH = {
         },
     ),
 }
+#: Tables that were measured for the first time when all choices but one had been made.
+UNSEEN = {
+    "texas_housing": Source(
+        "ggplot2",
+        "txhousing",
+        {
+            "sales": (0, 10_000),
+            "volume": (0.0, 3e9),
+            "median": (0, 500_000),
+            "listings": (0, 50_000),
+            "inventory": (0.0, 60.0),
+        },
+    ),
+    "vietnam": Source(
+        "Ecdat",
+        "VietNamH",
+        {
+            "age": (15, 100),
+            "educyr": (0.0, 25.0),
+            "hhsize": (1, 20),
+            "lntotal": (5.0, 15.0),
+            "lnmed": (0.0, 12.0),
+            "lnrlfood": (5.0, 12.0),
+            "lnexp12m": (0.0, 12.0),
+        },
+    ),
+    "loans": Source(
+        "openintro",
+        "loans_full_schema",
+        {
+            "annual_income": (0, 500_000),
+            "debt_to_income": (0.0, 100.0),
+            "delinq_2y": (0, 20),
+            "inquiries_last_12m": (0, 30),
+            "total_credit_lines": (0, 100),
+            "total_credit_limit": (0, 2_000_000),
+            "loan_amount": (0, 40_000),
+            "interest_rate": (0.0, 40.0),
+        },
+    ),
+}
 #: Nine columns of 2930 records; choices were made on it.
 HOUSES = Source(
     "modeldata",
@@ -122,7 +163,7 @@ HOUSES = Source(
         "Sale_Price": (0, 1_000_000),
     },
 )
-SOURCES = {**FRESH, "houses": HOUSES}
+SOURCES = {**FRESH, **UNSEEN, "houses": HOUSES}
 CASE = ["data", "epsilon"]
 
 
@@ -252,32 +293,34 @@ class SynthesisNumbers(Experiment):
             "2-way: the mean total variation distance of the margins of pairs in bins between the "
             "real deciles; given deciles: the same for a network that is given these bins as "
             "public states. All choices were made on other tables, among them houses, which is "
-            "shown for its size: nine numbers of 2930 records. Some bounds are below the largest "
-            "values, as top codes are. Standard deviations fail where a "
-            "hundredth of the records contributes most of the variance: counts so far from the "
-            "others hardly stand out from the noise."
+            "shown for its size: nine numbers of 2930 records. "
+            f"{', '.join(UNSEEN)} were measured for the first time when all choices had been made. "
+            "After that, one rule was changed because of health_care, and tested on the tables for "
+            "choices: which columns with long tails have their squares released. Some bounds are "
+            "below the largest values, as "
+            "top codes are. One record at a bound changes the variance of Lot_Area of houses by "
+            "46%. A Gaussian release of this variance alone, with the whole budget at ε = 10, has "
+            "noise of half of that: 12% of the standard deviation."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
-        fresh = results[results["data"].isin(FRESH) & (results["epsilon"] == max(EPSILONS))]
-        if fresh.empty:
-            return []
-        means = fresh.groupby("data", sort=False)[["worst_correlation", "worst_deviation"]].mean()
-
-        def verdict(column: str, limit: float, statement: str) -> Claim:
-            found = ", ".join(f"{name} {value:.3f}" for name, value in means[column].items())
-            return Claim("skdirdp", statement, bool((means[column] <= limit).all()), found)
-
-        return [
-            verdict(
-                "worst_correlation",
-                CORRELATION,
-                f"At ε = 10, all correlations are within {CORRELATION:g} on five fresh tables",
-            ),
-            verdict(
-                "worst_deviation",
-                DEVIATION,
-                f"At ε = 10, all standard deviations are within {DEVIATION:.0%} on five fresh "
-                "tables",
-            ),
-        ]
+        claims = []
+        for tables, name in ((FRESH, "five fresh"), (UNSEEN, "three unseen")):
+            chosen = results["data"].isin(tables) & (results["epsilon"] == max(EPSILONS))
+            means = results[chosen].groupby("data", sort=False).mean(numeric_only=True)
+            for column, limit, statement in (
+                ("worst_correlation", CORRELATION, f"correlations are within {CORRELATION:g}"),
+                ("worst_deviation", DEVIATION, f"standard deviations are within {DEVIATION:.0%}"),
+            ):
+                if means.empty:
+                    continue
+                found = ", ".join(f"{name} {value:.3f}" for name, value in means[column].items())
+                claims.append(
+                    Claim(
+                        "skdirdp",
+                        f"At ε = {max(EPSILONS):g}, all {statement} on {name} tables",
+                        bool((means[column] <= limit).all()),
+                        found,
+                    )
+                )
+        return claims

@@ -351,6 +351,21 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
             for node, parents in self.structure_.items()
         }
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("model_", None)  # a cached network of pgmpy
+        sigma = state.get("sigma_")
+        if isinstance(sigma, dict) and "cliques" in sigma:
+            # Files of skops have no tuples as keys.
+            state["sigma_"] = {**sigma, "cliques": list(sigma["cliques"].items())}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        sigma = vars(self).get("sigma_")
+        if isinstance(sigma, dict) and "cliques" in sigma:
+            self.sigma_ = {**sigma, "cliques": dict(map(tuple, sigma["cliques"]))}
+
     def __sklearn_is_fitted__(self) -> bool:
         return "privacy_" in vars(self)
 
@@ -686,14 +701,14 @@ def sample_codes(
         if family.n_states > 1:
             rows = family.row_numbers(codes)
             if even:
-                uniform = _even_uniforms(rows, family.n_rows, generator)
+                uniform = even_uniforms(rows, family.n_rows, generator)
             else:
                 uniform = generator.random(n_samples)
             codes[node] = _select_states(tables[node], rows, uniform)
     return codes
 
 
-def _even_uniforms(rows: np.ndarray, n_rows: int, generator: np.random.Generator) -> np.ndarray:
+def even_uniforms(rows: np.ndarray, n_rows: int, generator: np.random.Generator) -> np.ndarray:
     """Return uniform numbers that are evenly spaced within each row, in random order."""
     shuffled = generator.permutation(len(rows))
     order = shuffled[np.argsort(rows[shuffled], kind="stable")]
@@ -732,5 +747,5 @@ def _draw_labels(probabilities: np.ndarray, generator: np.random.Generator) -> n
     order = np.lexsort((probabilities.max(axis=1), probabilities.argmax(axis=1)))
     blocks = np.empty(n_records, dtype=np.intp)
     blocks[order] = np.arange(n_records) // _LABEL_BLOCK
-    uniform = _even_uniforms(blocks, n_records // _LABEL_BLOCK + 1, generator)
+    uniform = even_uniforms(blocks, n_records // _LABEL_BLOCK + 1, generator)
     return _select_states(probabilities, np.arange(n_records), uniform)

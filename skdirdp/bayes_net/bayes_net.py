@@ -43,17 +43,18 @@ from .clique_tree import (
     fit_tables,
     ordered_marginal,
 )
-from .columns import BinCells, Moments, ReleasedColumn, as_mask, find_allowed
+from .columns import BinCells, Moments, ReleasedColumn, Tail, as_mask, extend_tails, find_allowed
 from .structure_learning import (
     EncodedTable,
     ReleaseSchedule,
     StructureConstraints,
-    count_numbers,
     dependence_scores,
     estimate_total,
+    grouped_counts,
     learn_parents,
     pair_distances,
     parse_constraints,
+    plan_refinements,
     schema_from_parameters,
 )
 
@@ -83,9 +84,9 @@ class PrivateBayesNet(MarginErrors):
     """Bayesian network with learnt structure, for synthetic records.
 
     One budget covers all steps: the states of columns without a public list; the counts of each
-    column; a dependence score of each pair of columns; the counts of small sets of columns,
-    chosen by the scores; and a model of the target, if one is given. Each step may depend on the
-    releases of earlier ones.
+    column; a dependence score of each pair of columns; the counts of small sets of columns, chosen
+    by the scores; second moments of numbers; and a model of the target, if one is given. Each step
+    may depend on the releases of earlier ones.
 
     Parameters
     ----------
@@ -138,8 +139,9 @@ class PrivateBayesNet(MarginErrors):
     n_records_ : float
         Number of records: public if `adjacency="replace"`, otherwise estimated from the release.
     sigma_ : dict
-        Standard deviation of the noise, with keys "columns", "pairs", "cliques" (a dict with one
-        value per clique) and, if there are several columns of numbers or dates, "moments".
+        Standard deviation of the noise, with keys "columns", "pairs" and "cliques" (a dict with one
+        value per clique). Columns of numbers and dates add "parts" (counts within bins) and, if
+        they are released, "moments" and "tails" (mean products and squares).
     {classes_, privacy_}
     columns_ : list
         Modelled columns, in the order of X.
@@ -270,7 +272,7 @@ class PrivateBayesNet(MarginErrors):
             table = EncodedTable.from_records(records, schema, counted.rows)
             self._check_sizes(table, constraints)
             schedule = self._plan(
-                context.budget, counted, len(names), len(table.unlisted), count_numbers(schema)
+                context.budget, counted, len(names), len(table.unlisted), plan_refinements(schema)
             )
             n_records = counted.n_rows if context.budget.has_public_size(counted.unit) else None
 
@@ -313,8 +315,7 @@ class PrivateBayesNet(MarginErrors):
                 f"columns, so that all tables fit into memory; got {max_cells}"
             )
         sizes = dict.fromkeys(table.domains, isqrt(max_cells))
-        for name in table.cells:
-            n_cells = table.domains[name].n_cells
+        for name, n_cells in table.sizes.items():
             if n_cells > _MAX_STATES:
                 raise ValueError(
                     f"column {name!r} must have at most {_MAX_STATES} states; got {n_cells}"
@@ -335,7 +336,7 @@ class PrivateBayesNet(MarginErrors):
         counted: CountedRows,
         n_columns: int,
         n_unlisted: int,
-        n_numbers: int,
+        refinements: Sequence[int],
     ) -> ReleaseSchedule:
         """Calibrate the releases of all steps to the budget."""
         unit, relation = counted.unit, budget.adjacency
@@ -346,7 +347,7 @@ class PrivateBayesNet(MarginErrors):
         )
         share = _TARGET_SHARE if self.target is not None and n_columns > 1 else 0.0
         max_cells = int(self.max_family_cells)
-        return ReleaseSchedule(gaussian, selections, n_columns, max_cells, n_numbers, share)
+        return ReleaseSchedule(gaussian, selections, n_columns, max_cells, refinements, share)
 
     def _learn(
         self,
@@ -362,22 +363,25 @@ class PrivateBayesNet(MarginErrors):
         total = estimate_total(noisy.values()) if n_records is None else float(n_records)
         self.n_records_ = total
         self._released_ = columns = self._group_cells(table.domains, noisy, schedule)
+        tails = schedule.release_numbers(columns, table, total)
         codes = {name: column.groups[table.cells[name]] for name, column in columns.items()}
         self.structure_ = self._choose_parents(codes, schedule, constraints)
         sizes = {name: len(column.group_shares) for name, column in columns.items()}
         tree = CliqueTree.from_parents(self.structure_, sizes)
-        recounts = {n: counts[n] for n, c in columns.items() if c.has_grouped_categories}
-        cliques, remeasured = schedule.release_cliques(tree.count(codes), recounts)
-        for name, measurement in remeasured.items():
+        cliques, again = schedule.release_cliques(
+            tree.count(codes), grouped_counts(columns, counts)
+        )
+        for name, measurement in again.items():
             noisy[name] = better = noisy[name].combine(measurement)
             columns[name] = columns[name].update_shares(better.values, total, float(better.sigma))
         self.sigma_ = {
             "columns": schedule.column_sigma,
             "pairs": schedule.pair_sigma,
             "cliques": {clique: each.sigma for clique, each in cliques.items()},
+            **schedule.number_sigmas,
         }
         self._set_probabilities(tree, cliques, noisy)
-        self._moments_ = self._learn_moments(table, schedule)
+        self._moments_ = self._learn_moments(table, schedule, tails)
         self._learn_target(table, codes, schedule)
 
     def _learn_target(self, table: EncodedTable, codes: Codes, schedule: ReleaseSchedule) -> None:
@@ -403,26 +407,28 @@ class PrivateBayesNet(MarginErrors):
 
     def _choose_by_moments(self, codes: Codes) -> Codes:
         """Return drawn records as `sample` selects them, by the released second moments."""
-        if self._moments_ is None or not self._moments_.has_weights:
+        if self._moments_ is None:
             return codes
         generator, columns = np.random.default_rng(0), self._released_
         cells = {n: columns[n].draw_cells(codes[n], None, generator) for n in self._moments_.values}
         chosen = self._moments_.choose(cells, len(codes[self.target]) // _N_DRAWN, generator)
         return {name: each[chosen] for name, each in codes.items()}
 
-    def _learn_moments(self, table: EncodedTable, schedule: ReleaseSchedule) -> Moments | None:
+    def _learn_moments(
+        self, table: EncodedTable, schedule: ReleaseSchedule, tails: dict[Hashable, Tail]
+    ) -> Moments | None:
         """Release the second moments of numbers, and weight records to meet them."""
-        sigma, total = schedule.moment_sigma, self.n_records_
+        sigma, total = self.sigma_.get("moments"), self.n_records_
         if sigma is None:
             return None
-        self.sigma_["moments"] = sigma
-        moments = Moments.from_columns(self._released_)
+        families, tables, generator = self._families, self.probabilities_, np.random.default_rng(0)
+        if self.postprocess:
+            pool = sample_codes(families, tables, _N_WEIGHTED, generator, even=True)
+            tails = extend_tails(self._released_, tails, pool)
+        moments = Moments.from_columns(self._released_, tails)
         released = schedule.release_moments(moments, table.cells)
         if not self.postprocess:
             return None
-        pool = sample_codes(
-            self._families, self.probabilities_, _N_WEIGHTED, np.random.default_rng(0), even=True
-        )
         return moments.fit(self._released_, pool, released / total, sigma / total)
 
     def _group_cells(
@@ -576,8 +582,8 @@ class PrivateBayesNet(MarginErrors):
         -------
         dict of float
             Noise of the counts of "columns", the scores of "pairs" and the counts of "cliques", if
-            all cliques receive the same share of the budget. Divide by the number of records to
-            obtain the noise of proportions.
+            cliques have equal shares, and second moments but no long tails are released. Divide by
+            the number of records to obtain the noise of proportions.
 
         Examples
         --------
@@ -589,10 +595,9 @@ class PrivateBayesNet(MarginErrors):
         n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=_MAX_COLUMNS)
         n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
         counted = select_rows(None, 1, self.max_rows)
-        n_numbers = count_numbers(self.schema or self.bounds or {})
-        schedule = self._plan(
-            Budget.from_estimator(self), counted, n_columns, n_unlisted, n_numbers
-        )
+        refinements = plan_refinements(self.schema or self.bounds or {})
+        budget = Budget.from_estimator(self)
+        schedule = self._plan(budget, counted, n_columns, n_unlisted, refinements)
         sigmas = schedule.column_sigma, schedule.pair_sigma, schedule.clique_sigma
         return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))
 
@@ -694,8 +699,8 @@ class PrivateBayesNet(MarginErrors):
         -------
         DataFrame
             Columns in the order in which they were fitted. Columns of whole numbers have an integer
-            dtype; other numeric columns are floats, drawn uniformly within fine bins. Keys are new,
-            unique and numbered, in the form that the schema declares.
+            dtype; other numeric columns are floats, drawn from fine bins and frequent values. Keys
+            are new, unique and numbered, in the form that the schema declares.
         """
         check_is_fitted(self)
         n_samples = check_integer("n_samples", n_samples, at_least=0)
@@ -744,8 +749,6 @@ class PrivateBayesNet(MarginErrors):
         weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
         tables = self._condition(weights) if given else self.probabilities_
         families, model, moments = self._families, self._target_model_, self._moments_
-        if moments is not None and not moments.has_weights:
-            moments = None
         meets = None
         if model is not None and model.target in given:
             meets = columns[model.target].group_weights(weights[model.target])
@@ -756,8 +759,7 @@ class PrivateBayesNet(MarginErrors):
         def draw(n_samples: int) -> tuple[pd.DataFrame, np.ndarray]:
             n_drawn = n_samples if moments is None else _N_DRAWN * n_samples
             if model is None or meets is None:
-                even = self._draws_evenly
-                codes = sample_codes(families, tables, n_drawn, generator, even=even)
+                codes = sample_codes(families, tables, n_drawn, generator, even=self._draws_evenly)
             else:
                 codes = model.draw_given(
                     families, self.probabilities_, tables, meets, n_drawn, generator

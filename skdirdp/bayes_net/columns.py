@@ -20,22 +20,15 @@ from ..schema import (
     OUTSIDE,
     Categories,
     Constraint,
-    Dates,
-    Numbers,
     distinct_cells,
     plain_cells,
     satisfied,
 )
 from ..schema import Cells as ConstraintCells
-from .base import state_numbers
+from ..schema.bins import BinCells
+from .base import even_uniforms, state_numbers
 from .clique_tree import shrink_counts
 
-# Numeric columns are counted in at most this many bins, which are grouped later.
-_N_FINE_BINS = 128
-# Logarithmic borders become evenly spaced below this fraction of the larger bound.
-_SMALLEST_SCALE = 1 / 4096
-# The smallest positive float: the bin from 0 to here contains only 0.
-_AFTER_ZERO = float(np.nextafter(0.0, 1.0))
 # Cells with at most half a record count as empty, even without noise.
 _MIN_COUNT = 0.5
 # Missing values of numbers count as absent below this many standard deviations.
@@ -55,8 +48,12 @@ _MIN_GROUP_WEIGHT = 0.25
 # A run of fine bins is empty if its count is below this many standard deviations, and its density
 # below this share of the mean density.
 _EMPTY_DEVIATIONS, _EMPTY_DENSITY = 1.5, 0.2
-# Vectors of standardised values are clipped to this squared norm for each column.
-_SQUARED_NORM = 3.0
+#: Vectors of standardised values are clipped to this squared norm for each column.
+SQUARED_NORM = 3.0
+# Tails start this many standard deviations from the mean. Squares are released of columns with this
+# share of their variance in the tails, if the noise of one is less than another share of it.
+_TAIL_START, _MIN_TAIL, _MAX_SQUARE_ERROR = 3.0, 0.15, 0.6
+_TAIL_STEPS = 100
 # Columns beyond this number are too many for the weights of records.
 MAX_MOMENT_COLUMNS = 24
 # Share of the records in groups of several categories above which associations are lost. With 21
@@ -128,135 +125,6 @@ class CategoryCells:
         return self.kind.decode(cells)
 
 
-@dataclass(frozen=True)
-class BinCells:
-    """Cells of a column of numbers or dates: fine bins, and the last for missing values.
-
-    Values beyond the edges are in the first or the last bin. Edges of whole numbers lie
-    between them.
-    """
-
-    kind: Numbers | Dates
-    edges: tuple[float, ...]  # edges on the axis of the kind
-
-    @classmethod
-    def from_kind(cls, kind: Numbers | Dates) -> "BinCells":
-        """Return bins between the bounds.
-
-        Half of the borders are evenly spaced, and half follow the logarithm of the distance
-        from 0. The value 0 has its own bin, because many records may share it. Borders of dates
-        are evenly spaced.
-        """
-        low, high = kind.axis_bounds
-        whole = kind.is_discrete
-        if whole and high - low < _N_FINE_BINS:
-            return cls(kind, tuple(np.arange(low, high + 2) - 0.5))
-        if isinstance(kind, Dates):
-            inner = np.linspace(low, high, _N_FINE_BINS + 1)[1:-1]
-            return cls(kind, (low - 0.5, *(np.floor(inner) + 0.5).tolist(), high + 0.5))
-        unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
-        even = np.linspace(low, high, _N_FINE_BINS // 2 + 1)
-        start, stop = np.arcsinh(low / unit), np.arcsinh(high / unit)
-        curved = unit * np.sinh(np.linspace(start, stop, _N_FINE_BINS // 2 + 1))
-        inner = np.concatenate([even[1:-1], curved[1:-1]])
-        if whole:
-            inner = np.concatenate([np.floor(inner) + 0.5, [-0.5, 0.5]])
-            low, high = low - 0.5, high + 0.5
-        else:
-            inner = np.concatenate([inner, [0.0, _AFTER_ZERO]])
-        inner = inner[(inner > low) & (inner < high)]
-        return cls(kind, (low, *np.unique(inner).tolist(), high))
-
-    @cached_property
-    def _edges(self) -> np.ndarray:
-        return np.array(self.edges)
-
-    @cached_property
-    def centres(self) -> np.ndarray:
-        """Centre of each bin on the axis."""
-        return (self._edges[1:] + self._edges[:-1]) / 2
-
-    @property
-    def numbers(self) -> np.ndarray:
-        """Centre of each cell, NaN for missing values."""
-        return np.append(self.centres, np.nan)
-
-    @property
-    def n_cells(self) -> int:
-        return len(self.edges)
-
-    @property
-    def optional(self) -> list[int]:
-        """Cells that may be absent: missing values."""
-        return [len(self.edges) - 1]
-
-    def from_codes(self, codes: np.ndarray) -> np.ndarray:
-        """Return the cells of encoded values."""
-        values = self.kind.to_axis(codes)
-        found = np.searchsorted(self._edges[1:-1], values, side="right")
-        found[np.isnan(values)] = self.n_cells - 1
-        return found
-
-    def label(self, cells: Sequence[int]) -> Hashable:
-        """Return the range of a group of cells, without missing values."""
-        bins = [cell for cell in cells if cell < self.n_cells - 1]
-        if not bins:
-            return MISSING_STATE
-        low, high = self.edges[min(bins)], self.edges[max(bins) + 1]
-        if not self.kind.is_discrete:
-            is_zero = low == 0 and high == _AFTER_ZERO
-            return low if is_zero else pd.Interval(low, high, closed="left")
-        ends = self.kind.from_axis(np.array([np.ceil(low), np.floor(high)]))
-        low, high = self.kind.decode(ends).tolist()
-        return low if low == high else pd.Interval(low, high, closed="both")
-
-    def condition_weights(self, name: Hashable, condition: Any) -> np.ndarray:
-        """Return the fraction of each cell that meets a condition."""
-        weights = np.zeros(self.n_cells)
-        if condition is None or condition is pd.NA or condition != condition:
-            weights[-1] = 1.0
-            return weights
-        low, high = self._parse_condition(name, condition)
-        if low > self.edges[-1] or high < self.edges[0]:
-            raise ValueError(f"given must be within the bounds of {name!r}; it is beyond them")
-        if low == high:
-            weights[np.searchsorted(self._edges[1:-1], low, side="right")] = 1.0
-            return weights
-        left, right = self._edges[:-1], self._edges[1:]
-        if self.kind.is_discrete:
-            low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
-        inside = np.minimum(right, high) - np.maximum(left, low)
-        weights[:-1] = np.clip(inside / (right - left), 0.0, 1.0)
-        return weights
-
-    def draw(self, cells: np.ndarray, condition: Any, generator: np.random.Generator) -> Any:
-        """Return a uniform value from each cell, within a condition or None."""
-        missing = cells == self.n_cells - 1
-        cells = np.where(missing, 0, cells)
-        left, right = self._edges[cells], self._edges[cells + 1]
-        if condition is not None and not missing.all():
-            low, high = self._parse_condition("", condition)
-            if self.kind.is_discrete and low < high:
-                low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
-            left, right = np.maximum(left, low), np.minimum(right, high)
-        # The bin of 0 contains only 0.
-        right = np.where(right == _AFTER_ZERO, left, right)
-        return self.kind.draw(left, right, missing, generator)
-
-    def _parse_condition(self, name: Hashable, condition: Any) -> tuple[float, float]:
-        """Return a range on the axis: a pair, or one value twice."""
-        pair = condition if isinstance(condition, tuple) else (condition, condition)
-        if len(pair) != 2:
-            raise ValueError(f"given must be a value or a pair (low, high) for {name!r}")
-        try:
-            low, high = map(self.kind.parse_axis, pair)
-        except ValueError as error:
-            raise ValueError(f"given for {name!r}: {error}") from None
-        if low > high:
-            raise ValueError(f"given must have low <= high for {name!r}")
-        return low, high
-
-
 Cells = CategoryCells | BinCells
 
 
@@ -288,6 +156,7 @@ class ReleasedColumn:
     counts: np.ndarray  # estimated count of each cell, which may be 0
     # False for missing and other values whose count does not stand out from the noise.
     can_draw: np.ndarray
+    has_tail: bool = False  # whether the counts have a released mean square
 
     @classmethod
     def from_counts(
@@ -384,7 +253,11 @@ class ReleasedColumn:
         is_used = np.ones(len(noisy))
         if isinstance(self.domain, BinCells) and sigma > 0:
             bins = noisy[:-1]
-            noisy = np.append(_estimate_bins(bins, max(bins.sum(), 0.0), sigma), noisy[-1])
+            if self.has_tail:
+                bins = self.counts[:-1]
+            else:
+                bins = _estimate_bins(bins, max(bins.sum(), 0.0), sigma)
+            noisy = np.append(bins, noisy[-1])
             is_used = noisy != 0  # empty runs add no noise
         counts = np.bincount(self.groups, noisy, minlength=self.n_groups)
         n_used = np.bincount(self.groups, is_used, minlength=self.n_groups)
@@ -407,20 +280,73 @@ class ReleasedColumn:
         return np.bincount(self.groups, weights * self._possible_shares, minlength=self.n_groups)
 
     def draw_cells(
-        self, codes: np.ndarray, weights: Any, generator: np.random.Generator
+        self,
+        codes: np.ndarray,
+        weights: Any,
+        generator: np.random.Generator,
+        *,
+        even: bool = False,
     ) -> np.ndarray:
-        """Draw a cell for each state code, from the cells of its group."""
+        """Draw a cell for each state code, from the cells of its group.
+
+        With `even`, counts hardly vary, as in `sample_codes`.
+        """
         shares = self.drawn_shares if weights is None else weights * self._possible_shares
         order = np.argsort(self.groups, kind="stable")
         cumulated = np.cumsum(shares[order])
         ends = np.cumsum(np.bincount(self.groups, minlength=self.n_groups))
         stops = cumulated[ends - 1]
         starts = np.concatenate([[0.0], stops[:-1]])
-        place = starts[codes] + generator.random(len(codes)) * (stops - starts)[codes]
+        if even:
+            uniform = even_uniforms(codes, self.n_groups, generator)
+        else:
+            uniform = generator.random(len(codes))
+        place = starts[codes] + uniform * (stops - starts)[codes]
         found = np.searchsorted(cumulated, place, side="right")
         # Rounding may leave the group: the last cell of it that has a share is taken then.
         possible = np.maximum.accumulate(np.where(shares[order] > 0, np.arange(len(order)), 0))
         return order[np.minimum(found, possible[ends - 1][codes])]
+
+    @cached_property
+    def marginal(self) -> np.ndarray:
+        """Share of each cell in all records; 0 for empty bins of numbers."""
+        return self.drawn_shares * self.group_shares[self.groups]
+
+    def with_tail(self, tail: "Tail", group_shares: np.ndarray | None = None) -> "ReleasedColumn":
+        """Return a column whose cells have the mean square of a tail, as far as possible.
+
+        Records are added far from the mean, with a density that falls with the third power of the
+        distance, or are removed there. With given shares of groups, these are kept.
+        """
+        if group_shares is None:
+            groups, totals, shares = np.zeros_like(self.groups), np.ones(1), self.marginal
+        else:
+            groups, totals = self.groups, group_shares
+            shares = self.drawn_shares * totals[groups]
+        squares, mean = tail.squares, float(shares @ tail.squares)
+        assert isinstance(self.domain, BinCells)
+        widths = np.append(np.diff(self.domain.edges), 0.0)
+        far = (squares > _TAIL_START**2 * mean) & (widths > 0)
+        added = np.where(far, widths * np.where(far, squares, 1.0) ** -1.5, 0.0)
+        added /= max(float(added.sum()), 1e-300)
+
+        def change(factor: float) -> np.ndarray:
+            rarer = 1 + factor * squares / max(mean, 1e-300)
+            changed = shares + factor * added if tail.mean > mean else shares / rarer
+            sums = np.bincount(groups, changed)[groups]
+            return changed * np.where(sums > 0, totals[groups] / np.where(sums > 0, sums, 1.0), 0.0)
+
+        low, high = 1e-9, 1e9
+        for _ in range(_TAIL_STEPS):
+            middle = np.sqrt(low * high)
+            if (float(change(middle) @ squares) < tail.mean) == (tail.mean > mean):
+                low = middle
+            else:
+                high = middle
+        counts = change(low) * self.counts.sum()
+        own_shares, cell_shares = _compute_shares(self.groups, counts)
+        changed = replace(self, counts=counts, cell_shares=cell_shares, has_tail=True)
+        return replace(changed, group_shares=own_shares) if group_shares is None else changed
 
     @cached_property
     def _possible_shares(self) -> np.ndarray:
@@ -585,31 +511,35 @@ class Moments:
     """
 
     values: Mapping[Hashable, np.ndarray]  # scaled value of each cell, by column
+    # Columns with long tails, and the wanted means of their squares relative to drawn records.
+    tails: Mapping[Hashable, "Tail"]
     slopes: np.ndarray | None = None  # of the logarithm of the weight, None for equal weights
     intercept: float = 0.0
 
     @classmethod
-    def from_columns(cls, columns: Mapping[Hashable, ReleasedColumn]) -> "Moments":
+    def from_columns(
+        cls,
+        columns: Mapping[Hashable, ReleasedColumn],
+        tails: Mapping[Hashable, "Tail"],
+    ) -> "Moments":
         """Standardise the columns by their released counts."""
         values = {}
         for name, column in columns.items():
             if not isinstance(column.domain, BinCells):
                 continue
             centres = column.domain.centres
-            shares = (column.drawn_shares * column.group_shares[column.groups])[:-1]
+            shares = column.marginal[:-1]
             shares = shares / max(float(shares.sum()), 1e-300)
             excess = centres - shares @ centres
             deviation = float(np.sqrt(shares @ excess**2))
             scaled = excess / deviation if deviation > 0 else np.zeros(len(excess))
             values[name] = np.append(scaled, 0.0)
-        radius = np.sqrt(_SQUARED_NORM * len(values))
-        return cls({name: each / radius for name, each in values.items()})
+        radius = np.sqrt(SQUARED_NORM * len(values))
+        return cls({name: each / radius for name, each in values.items()}, tails)
 
     def vectors(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
         """Return the clipped vector of each record."""
-        vectors = np.column_stack([each[cells[name]] for name, each in self.values.items()])
-        lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
-        return vectors / np.maximum(lengths, 1.0)
+        return _clip_lengths(self.values, cells)
 
     def products(self, vectors: np.ndarray) -> np.ndarray:
         """Return the products of all pairs of entries of each vector, and their squares.
@@ -623,7 +553,12 @@ class Moments:
 
     def _features(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
         vectors = self.vectors(cells)
-        return np.hstack([vectors, self.products(vectors)])
+        return np.hstack([vectors, self._squares(cells), self.products(vectors)])
+
+    def _squares(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
+        n_records = len(next(iter(cells.values())))
+        squares = [tail.squares[cells[name]] for name, tail in self.tails.items()]
+        return np.array(squares).T.reshape(n_records, len(squares))
 
     def fit(
         self,
@@ -631,23 +566,29 @@ class Moments:
         codes: Mapping[Hashable, np.ndarray],
         released: np.ndarray,
         sigma: float,
-    ) -> "Moments":
-        """Return weights with which drawn records meet the released mean products.
+    ) -> "Moments | None":
+        """Return weights with which drawn records meet the released mean products, if noise allows.
 
         `codes` are the states of drawn records, and `sigma` is the standard deviation of the noise.
         Means stay as drawn. Weights lie between 0 and `_MAX_WEIGHT`, as in the logit method of
         Deville and Särndal (1992), and their cost grows with the noise. They are post-processing:
         they depend on the releases and on a fixed seed.
         """
-        generator = np.random.default_rng(0)
+        # Not the seed of the states, on which cells must not depend.
+        generator = np.random.default_rng(1)
         features = self._features(
-            {name: columns[name].draw_cells(codes[name], None, generator) for name in self.values}
+            {
+                name: columns[name].draw_cells(codes[name], None, generator, even=True)
+                for name in self.values
+            }
         )
         centre, scale = features.mean(axis=0), features.std(axis=0)
         scale[scale < 1e-12] = np.inf
         features = np.column_stack([(features - centre) / scale, np.ones(len(features))])
         wanted = np.zeros(features.shape[1])
-        n_means = len(self.values)
+        n_values, n_means = len(self.values), len(self.values) + len(self.tails)
+        factors = np.array([tail.mean for tail in self.tails.values()])
+        wanted[n_values:n_means] = (factors - 1) * (centre / scale)[n_values:n_means]
         wanted[n_means:-1] = (released - centre[n_means:]) / scale[n_means:]
         wanted[-1] = 1.0
         noise = np.zeros(len(wanted))
@@ -655,36 +596,96 @@ class Moments:
         # Average square of the errors of the drawn records, without the noise.
         signal = float(np.mean((wanted**2 - noise)[n_means:-1]))
         if signal <= 0:
-            return self
+            return None
         cost = _NOISE_COST * noise / signal + _MIN_COST
         cost[-1] = 1e-9
         solution = _fit_weights(features, wanted, cost)
         slopes = solution[:-1] / scale
         return replace(self, slopes=slopes, intercept=float(solution[-1] - slopes @ centre))
 
-    @property
-    def has_weights(self) -> bool:
-        return self.slopes is not None
-
-    def _scores(self, vectors: np.ndarray) -> np.ndarray:
+    def _scores(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
         """Return the logarithms of weights, as a quadratic form that needs little memory."""
         assert self.slopes is not None
+        vectors = self.vectors(cells)
         n_columns = vectors.shape[1]
+        linear, tails, products = np.split(self.slopes, [n_columns, n_columns + len(self.tails)])
         first, second = np.triu_indices(n_columns)
         form = np.zeros((n_columns, n_columns))
-        form[first, second] = np.where(first == second, 1.0, np.sqrt(2.0)) * self.slopes[n_columns:]
-        linear = self.slopes[:n_columns]
-        return np.einsum("ij,ij->i", vectors @ form + linear, vectors) + self.intercept
+        form[first, second] = np.where(first == second, 1.0, np.sqrt(2.0)) * products
+        scores = np.einsum("ij,ij->i", vectors @ form + linear, vectors)
+        return scores + self._squares(cells) @ tails + self.intercept
 
     def choose(
         self, cells: Mapping[Hashable, np.ndarray], n_samples: int, generator: np.random.Generator
     ) -> np.ndarray:
         """Return positions of drawn records, chosen by their weights in systematic order."""
-        weights = _bounded_weights(self._scores(self.vectors(cells)))
+        weights = _bounded_weights(self._scores(cells))
         cumulated = np.cumsum(weights)
         places = (np.arange(n_samples) + generator.random()) / max(n_samples, 1) * cumulated[-1]
         chosen = np.searchsorted(cumulated, places, side="right")
         return generator.permutation(np.minimum(chosen, len(weights) - 1))
+
+
+@dataclass(frozen=True)
+class Tail:
+    """Squares of a column of which few records contribute much to the variance."""
+
+    squares: np.ndarray  # squared distance of each cell from the mean, relative to the largest
+    mean: float = 0.0  # released mean of the squares, or relative to that of drawn records
+
+
+def find_tails(
+    columns: Mapping[Hashable, ReleasedColumn], sigma: float, total: float
+) -> dict[Hashable, Tail]:
+    """Return columns with long tails by their released counts; none if noise hides all squares."""
+    found, signals = {}, [0.0]
+    for name, column in columns.items():
+        if isinstance(column.domain, BinCells):
+            centres, shares = column.domain.centres, column.marginal[:-1]
+            squares = (centres - shares @ centres / max(float(shares.sum()), 1e-300)) ** 2
+            squares /= max(float(squares.max()), 1e-300)
+            mean = float(shares @ squares)
+            far = squares > _TAIL_START**2 * mean
+            in_tail = float(shares[far] @ squares[far])
+            if in_tail > _MIN_TAIL * mean:
+                found[name] = Tail(np.append(squares, 0.0))
+                signals.append(mean * total)
+    return found if sigma < _MAX_SQUARE_ERROR * max(signals) else {}
+
+
+def extend_tails(
+    columns: dict[Hashable, ReleasedColumn],
+    tails: Mapping[Hashable, Tail],
+    codes: Mapping[Hashable, np.ndarray],
+) -> dict[Hashable, Tail]:
+    """Extend the tails of columns within the groups of drawn records, with these state codes.
+
+    The result has the factors by which weights of records should increase the mean squares.
+    """
+    extended = {}
+    for name, tail in tails.items():
+        column = columns[name]
+        shares = np.bincount(codes[name], minlength=column.n_groups) / len(codes[name])
+        columns[name] = changed = column.with_tail(tail, shares)
+        reached = float((changed.drawn_shares * shares[column.groups]) @ tail.squares)
+        extended[name] = replace(tail, mean=tail.mean / max(reached, 1e-300))
+    return extended
+
+
+def clipped_squares(
+    tails: Mapping[Hashable, Tail], cells: Mapping[Hashable, np.ndarray]
+) -> np.ndarray:
+    """Return the squares of each record in columns with long tails, clipped to length 1."""
+    return _clip_lengths({name: tail.squares for name, tail in tails.items()}, cells)
+
+
+def _clip_lengths(
+    entries: Mapping[Hashable, np.ndarray], cells: Mapping[Hashable, np.ndarray]
+) -> np.ndarray:
+    """Return the vector of each record, which has an entry for each column, clipped to length 1."""
+    vectors = np.column_stack([each[cells[name]] for name, each in entries.items()])
+    lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
+    return vectors / np.maximum(lengths, 1.0)
 
 
 def _bounded_weights(scores: np.ndarray) -> np.ndarray:

@@ -1,19 +1,23 @@
-"""Fine bins between public bounds, and quantile bins made of fine bins.
+"""Fine bins between public bounds, their refinement, and quantile bins made of fine bins.
+
+`FineGrid` is for histograms, and `BinCells` for networks, which draw values from bins.
 
 A fine bin consists of adjacent cells. The width of the cells is a power of two, and their borders
 are multiples of it, so borders are exact, and a value is on the same side of a border when it is
 counted and when it is binned later.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from .kinds import Dates
+from .kinds import MISSING_STATE, Dates, Numbers
 
 #: Fraction of the borders that are spaced logarithmically in |x|; the others are evenly spaced.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
@@ -25,6 +29,15 @@ _MAX_CELLS = 1 << 17
 _SMALLEST_SCALE = 1 / 4096
 # A quantile bin with less than this fraction of an equal share is merged with another.
 _NEARLY_EMPTY = 0.1
+# Numeric columns are counted in at most this many bins, which are grouped later.
+_N_FINE_BINS = 128
+# The smallest positive float: the bin from 0 to here contains only 0.
+_AFTER_ZERO = float(np.nextafter(0.0, 1.0))
+_LEAST_INT = np.int64(-(2**63))
+# Pieces of bins are divided into this many parts, those of floats this many times.
+_N_PARTS, _FLOAT_REFINEMENTS = 512, 6
+# The rest of a piece that was divided is empty below this many standard deviations of the noise.
+_MIN_REST = 3.0
 
 
 @dataclass(frozen=True)
@@ -133,6 +146,293 @@ def resolution(low: float, high: float) -> float:
     """Return the smallest cell width for which borders and the inverse width are exact floats."""
     largest = max(abs(low), abs(high))
     return float(max(largest - np.nextafter(largest, 0.0), np.finfo(float).tiny))
+
+
+@dataclass(frozen=True)
+class BinCells:
+    """Cells of a column of numbers or dates: fine bins, and the last for missing values.
+
+    Values beyond the edges are in the first or the last bin. Edges of whole numbers lie
+    between them.
+    """
+
+    kind: Numbers | Dates
+    edges: tuple[float, ...]  # edges on the axis of the kind
+    released_pieces: "Pieces | None" = field(default=None, compare=False)
+
+    @classmethod
+    def from_kind(cls, kind: Numbers | Dates) -> "BinCells":
+        """Return bins between the bounds.
+
+        Half of the borders are evenly spaced, and half follow the logarithm of the distance
+        from 0. The value 0 has its own bin, because many records may share it. Borders of dates
+        are evenly spaced.
+        """
+        low, high = kind.axis_bounds
+        whole = kind.is_discrete
+        if whole and high - low < _N_FINE_BINS:
+            return cls(kind, tuple(np.arange(low, high + 2) - 0.5))
+        if isinstance(kind, Dates):
+            inner = np.linspace(low, high, _N_FINE_BINS + 1)[1:-1]
+            return cls(kind, (low - 0.5, *(np.floor(inner) + 0.5).tolist(), high + 0.5))
+        unit = max(abs(low), abs(high)) * _SMALLEST_SCALE
+        even = np.linspace(low, high, _N_FINE_BINS // 2 + 1)
+        start, stop = np.arcsinh(low / unit), np.arcsinh(high / unit)
+        curved = unit * np.sinh(np.linspace(start, stop, _N_FINE_BINS // 2 + 1))
+        inner = np.concatenate([even[1:-1], curved[1:-1]])
+        if whole:
+            inner = np.concatenate([np.floor(inner) + 0.5, [-0.5, 0.5]])
+            low, high = low - 0.5, high + 0.5
+        else:
+            inner = np.concatenate([inner, [0.0, _AFTER_ZERO]])
+        inner = inner[(inner > low) & (inner < high)]
+        return cls(kind, (low, *np.unique(inner).tolist(), high))
+
+    @cached_property
+    def _edges(self) -> np.ndarray:
+        return np.array(self.edges)
+
+    @cached_property
+    def centres(self) -> np.ndarray:
+        """Mean of each bin on the axis."""
+        left, right = self._piece_ends
+        return np.bincount(self.pieces.bins, self.pieces.shares * (left + right) / 2)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Centre of each cell, NaN for missing values."""
+        return np.append(self.centres, np.nan)
+
+    @cached_property
+    def pieces(self) -> "Pieces":
+        """Pieces of the bins: the whole bins, until they are refined."""
+        if self.released_pieces is not None:
+            return self.released_pieces
+        ranks = self._rank(self._edges)
+        ranks[-1] += not self.kind.is_discrete  # the upper bound is in the last bin
+        return Pieces(np.arange(len(ranks) - 1), ranks[:-1], ranks[1:], np.ones(len(ranks) - 1))
+
+    @cached_property
+    def _piece_ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of the pieces on the axis; both are the value if there is only one."""
+        starts, stops = self.pieces.starts, self.pieces.stops
+        if self.kind.is_discrete:
+            return starts - 0.5, stops - 0.5
+        left, right = self._unrank(starts), self._unrank(stops)
+        return left, np.where(stops - starts == 1, left, np.minimum(right, self.edges[-1]))
+
+    def _rank(self, values: np.ndarray) -> np.ndarray:
+        """Return whole numbers in the order of the values, without gaps between floats."""
+        if self.kind.is_discrete:
+            return np.ceil(values).astype(np.int64)
+        bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
+        return np.where(bits < 0, _LEAST_INT - bits, bits)
+
+    def _unrank(self, ranks: np.ndarray) -> np.ndarray:
+        """Return the floats that have these ranks."""
+        return np.where(ranks < 0, _LEAST_INT - ranks, ranks).view(np.float64)
+
+    def ranks(self, codes: np.ndarray) -> np.ndarray:
+        """Return the ranks of encoded values, without missing ones."""
+        values = self.kind.to_axis(codes)
+        return self._rank(values[~np.isnan(values)])
+
+    @property
+    def n_refinements(self) -> int:
+        """Number of times that bins are divided until almost all parts are single values."""
+        if not self.kind.is_discrete:
+            return _FLOAT_REFINEMENTS
+        widest = int(np.diff(self._rank(self._edges)).max())
+        return next(n for n in count() if _N_PARTS**n >= widest)
+
+    @property
+    def n_cells(self) -> int:
+        return len(self.edges)
+
+    @property
+    def optional(self) -> list[int]:
+        """Cells that may be absent: missing values."""
+        return [len(self.edges) - 1]
+
+    def from_codes(self, codes: np.ndarray) -> np.ndarray:
+        """Return the cells of encoded values."""
+        values = self.kind.to_axis(codes)
+        found = np.searchsorted(self._edges[1:-1], values, side="right")
+        found[np.isnan(values)] = self.n_cells - 1
+        return found
+
+    def label(self, cells: Sequence[int]) -> Hashable:
+        """Return the range of a group of cells, without missing values."""
+        bins = [cell for cell in cells if cell < self.n_cells - 1]
+        if not bins:
+            return MISSING_STATE
+        low, high = self.edges[min(bins)], self.edges[max(bins) + 1]
+        if not self.kind.is_discrete:
+            is_zero = low == 0 and high == _AFTER_ZERO
+            return low if is_zero else pd.Interval(low, high, closed="left")
+        ends = self.kind.from_axis(np.array([np.ceil(low), np.floor(high)]))
+        low, high = self.kind.decode(ends).tolist()
+        return low if low == high else pd.Interval(low, high, closed="both")
+
+    def condition_weights(self, name: Hashable, condition: Any) -> np.ndarray:
+        """Return the fraction of each cell that meets a condition."""
+        weights = np.zeros(self.n_cells)
+        if condition is None or condition is pd.NA or condition != condition:
+            weights[-1] = 1.0
+            return weights
+        low, high = self._parse_condition(name, condition)
+        if low > self.edges[-1] or high < self.edges[0]:
+            raise ValueError(f"given must be within the bounds of {name!r}; it is beyond them")
+        if low == high:
+            weights[np.searchsorted(self._edges[1:-1], low, side="right")] = 1.0
+            return weights
+        weights[:-1] = np.bincount(self.pieces.bins, self._meeting_shares(low, high))
+        return weights
+
+    def _meeting_shares(self, low: float, high: float) -> np.ndarray:
+        """Return the share of each piece in its bin, without values beyond a range."""
+        if self.kind.is_discrete:
+            low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
+        left, right = self._piece_ends
+        inside = np.minimum(right, high) - np.maximum(left, low)
+        single = left == right
+        fractions = np.clip(inside / np.where(single, 1.0, right - left), 0.0, 1.0)
+        return self.pieces.shares * np.where(single, inside == 0, fractions)
+
+    def draw(self, cells: np.ndarray, condition: Any, generator: np.random.Generator) -> Any:
+        """Return a random value from each cell that meets the condition, unless it is None."""
+        missing = cells == self.n_cells - 1
+        cells, shares = np.where(missing, 0, cells), self.pieces.shares
+        low, high = -np.inf, np.inf
+        if condition is not None and not missing.all():
+            low, high = self._parse_condition("", condition)
+            if low < high:
+                shares = self._meeting_shares(low, high)
+        if self.kind.is_discrete and low < high:
+            low, high = np.ceil(low) - 0.5, np.floor(high) + 0.5
+        chosen = self.pieces.choose(cells, shares, generator)
+        left, right = (np.clip(ends[chosen], low, high) for ends in self._piece_ends)
+        return self.kind.draw(left, right, missing, generator)
+
+    def _parse_condition(self, name: Hashable, condition: Any) -> tuple[float, float]:
+        """Return a range on the axis: a pair, or one value twice."""
+        pair = condition if isinstance(condition, tuple) else (condition, condition)
+        if len(pair) != 2:
+            raise ValueError(f"given must be a value or a pair (low, high) for {name!r}")
+        try:
+            low, high = map(self.kind.parse_axis, pair)
+        except ValueError as error:
+            raise ValueError(f"given for {name!r}: {error}") from None
+        if low > high:
+            raise ValueError(f"given must have low <= high for {name!r}")
+        return low, high
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Ranges of values with their shares of the bins that contain them.
+
+    A piece may contain others. Values are drawn uniformly from a piece.
+    """
+
+    bins: np.ndarray
+    starts: np.ndarray  # rank of the first value
+    stops: np.ndarray  # rank after the last value
+    shares: np.ndarray
+
+    def choose(
+        self, bins: np.ndarray, shares: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        """Draw a piece of each bin, with probabilities proportional to `shares`."""
+        sizes = np.bincount(self.bins)
+        if len(sizes) == len(self.bins):
+            return bins
+        sums = np.bincount(self.bins, shares)[self.bins]
+        cumulated = np.cumsum(np.where(sums > 0, shares / np.where(sums > 0, sums, 1.0), 0.0))
+        ends = np.cumsum(sizes)
+        stops = cumulated[ends - 1][bins]
+        starts = np.concatenate([[0.0], cumulated])[(ends - sizes)[bins]]
+        places = starts + generator.random(len(bins)) * (stops - starts)
+        found = np.searchsorted(cumulated, places, side="right")
+        return np.clip(found, (ends - sizes)[bins], ends[bins] - 1)  # places are rounded
+
+
+class Refinement:
+    """Search for values that many records share, and for narrow ranges with many records.
+
+    Pieces with many records are divided into parts of about equal size, whose records are counted.
+    Parts with many records become pieces, which are divided next.
+    """
+
+    def __init__(self, domain: BinCells, counts: np.ndarray, ranks: np.ndarray, least: float):
+        self._domain, self._ranks, self._least = domain, ranks, least
+        self._pieces = replace(domain.pieces, shares=np.maximum(counts, 0.0))
+        self._divided = np.zeros(0, dtype=np.intp)
+        self._open_pieces(0)
+
+    def _open_pieces(self, first: int) -> None:
+        """Divide pieces with enough records next, except those before `first`."""
+        pieces = self._pieces
+        wide = (pieces.stops - pieces.starts > 1) & (pieces.shares >= self._least)
+        self._divided = first + np.flatnonzero(wide[first:])
+        # Pieces that are divided together do not overlap.
+        self._divided = self._divided[np.argsort(pieces.starts[self._divided])]
+
+    @property
+    def is_done(self) -> bool:
+        return len(self._divided) == 0
+
+    @property
+    def _sizes(self) -> np.ndarray:
+        """Number of values in a part of each divided piece."""
+        starts, stops = self._pieces.starts[self._divided], self._pieces.stops[self._divided]
+        return -((starts - stops) // _N_PARTS)
+
+    def count(self) -> np.ndarray:
+        """Return the exact number of records in each part; a record is in one of them or none.
+
+        Records outside of the divided pieces are not needed again.
+        """
+        starts, stops = self._pieces.starts[self._divided], self._pieces.stops[self._divided]
+        found = np.searchsorted(starts, self._ranks, side="right") - 1
+        inside = (found >= 0) & (self._ranks < stops[found])
+        found, self._ranks = found[inside], self._ranks[inside]
+        parts = (self._ranks - starts[found]) // self._sizes[found]
+        n_cells = len(starts) * _N_PARTS
+        counts = np.bincount(found * _N_PARTS + parts, minlength=n_cells).reshape(-1, _N_PARTS)
+        return counts.astype(np.float64)
+
+    def update(self, noisy: np.ndarray, sigma: float) -> None:
+        """Add the parts that have many records by their noisy counts."""
+        pieces, sizes = self._pieces, self._sizes[:, np.newaxis]
+        starts = pieces.starts[self._divided][:, np.newaxis] + sizes * np.arange(_N_PARTS)
+        ends = pieces.stops[self._divided][:, np.newaxis]
+        found = np.where((noisy >= self._least) & (starts < ends), noisy, 0.0)
+        sums, before = found.sum(axis=1), pieces.shares[self._divided]
+        # Without a significant difference, no record lies beside the parts that were found.
+        noise = _MIN_REST * sigma * np.sqrt(np.sum(found > 0, axis=1))
+        complete = (sums > 0) & (before - sums < noise)
+        found[complete] *= (before / np.where(sums > 0, sums, 1.0))[complete, np.newaxis]
+        rows, parts = np.nonzero(found)
+        shares = pieces.shares.copy()
+        shares[self._divided] = np.where(complete, 0.0, np.maximum(before - sums, 0.0))
+        self._pieces = Pieces(
+            np.append(pieces.bins, pieces.bins[self._divided][rows]),
+            np.append(pieces.starts, starts[rows, parts]),
+            np.append(pieces.stops, np.minimum(starts + sizes, ends)[rows, parts]),
+            np.append(shares, found[rows, parts]),
+        )
+        self._open_pieces(len(shares))
+
+    def refined(self) -> BinCells:
+        """Return the bins with the pieces that were found."""
+        order = np.argsort(self._pieces.bins, kind="stable")
+        bins, starts, stops, counts = (each[order] for each in vars(self._pieces).values())
+        sums = np.bincount(bins, counts)[bins]
+        # The first piece of a bin is the bin itself.
+        whole = np.diff(bins, prepend=-1) > 0
+        shares = np.where(sums > 0, counts / np.where(sums > 0, sums, 1.0), whole)
+        return replace(self._domain, released_pieces=Pieces(bins, starts, stops, shares))
 
 
 def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
