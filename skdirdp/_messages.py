@@ -3,7 +3,7 @@
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dis import opmap
@@ -176,6 +176,17 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
         warnings.warn(message, category, stacklevel=level)
     finally:
         _IN_PRIVATE_FIT.reset(token)
+
+
+def warn_of_missing(shares: Mapping[Any, float]) -> None:
+    """Warn of columns most of whose values are missing, by their released shares."""
+    most = [f"{name!r} ({share:.0%})" for name, share in shares.items() if share > 0.5]
+    if most:
+        warn(
+            f"most values are missing or not declared in {', '.join(most)}, according to the "
+            "release. Compare the schema with the table: the values may be written differently, "
+            "and codes such as 00123 must be read as text, for example by schema.read_csv"
+        )
 
 
 #: Whether a private fit is running in this thread.

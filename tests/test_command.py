@@ -205,6 +205,11 @@ def test_verify_finds_a_whole_ledger_intact(study, capsys):
     assert checked["within_limit"] is True
 
 
+def test_the_statement_of_a_ledger_is_printed(study, capsys):
+    expected = PrivacyAccountant(path="study.sqlite").statement()
+    assert result(capsys, "statement", "study.sqlite")["statement"] == expected
+
+
 def test_verify_checks_an_earlier_anchor(study, capsys):
     anchor = result(capsys, "show", "study.sqlite")["anchor"]
     assert anchor.startswith("3:")

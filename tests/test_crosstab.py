@@ -1,6 +1,7 @@
 """PrivateCrosstab: private tables that agree, one charge, and nothing exact kept."""
 
 import pickle
+import warnings
 from itertools import combinations
 
 import numpy as np
@@ -587,3 +588,14 @@ def test_columns_without_public_values_are_left_out_with_a_warning(visits):
     with pytest.warns(UserWarning, match="columns without public values are not used: 'sex'"):
         tabs = PrivateCrosstab(schema).fit(visits)
     assert not any("sex" in columns for columns in tabs.tables_)
+
+
+def test_columns_without_declared_values_cause_a_warning():
+    frame = pd.DataFrame({"code": np.arange(2000) % 3, "a": np.arange(2000) % 2})
+    schema = Schema({"code": Schema.categories(["000", "001", "002"]), "a": [0, 1]})
+    with pytest.warns(UserWarning, match=r"not declared in 'code' \((9\d|100)%\), according"):
+        PrivateCrosstab(schema).fit(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame["code"] = frame["code"].map("{:03d}".format)
+        PrivateCrosstab(schema).fit(frame)

@@ -1,6 +1,7 @@
 """PrivateTableClassifier: its guarantee, its inputs, and its model."""
 
 import pickle
+import warnings
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
@@ -986,3 +987,16 @@ def test_a_category_without_records_is_no_evidence_for_a_rare_class(epsilon):
     chances = model.predict_proba(pd.DataFrame({"a": ["u", "v", "w", None]}))[:, 1]
     assert chances[1] < 0.06 < 0.08 < chances[0]
     assert np.abs(chances[2:] - 0.07).max() < 0.04
+
+
+def test_columns_without_declared_values_cause_a_warning():
+    frame = pd.DataFrame({"code": np.arange(2000) % 3, "a": np.arange(2000) % 2})
+    frame["label"] = frame["a"]
+    codes = Schema.categories(["000", "001", "002"])
+    schema = Schema({"code": codes, "a": [0, 1], "label": [0, 1]})
+    with pytest.warns(UserWarning, match=r"not declared in 'code' \((9\d|100)%\), according"):
+        PrivateTableClassifier(schema).fit(frame, y="label")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        frame["code"] = frame["code"].map("{:03d}".format)
+        PrivateTableClassifier(schema).fit(frame, y="label")

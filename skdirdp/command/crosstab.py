@@ -6,10 +6,17 @@ from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
+from .._messages import plural
 from ..reporting.pages import crosstab_page, write
 from .ledger import add_command, real_number
 from .schema import load_schema
-from .synthesize import add_fit_options, check_writable, open_accountant, print_progress
+from .synthesize import (
+    add_fit_options,
+    check_writable,
+    ledger_reminder,
+    open_accountant,
+    print_progress,
+)
 from .terminal import EXIT_OK, EXIT_USAGE, CommandError, terminal_width, wrap
 
 _PAGE = "index.html"
@@ -72,12 +79,8 @@ def _crosstab(options: argparse.Namespace) -> int:
     report = tabs.privacy_
     page = crosstab_page(report, tabs.categories_, sections, population)
     write(folder / _PAGE, page, inputs)
-    print(
-        wrap(
-            [f"Wrote {len(files)} tables and {folder / _PAGE}", report.statement()],
-            terminal_width(),
-        )
-    )
+    lines = [f"Wrote {plural(len(files), 'table')} and {folder / _PAGE}", report.statement()]
+    print(wrap([*lines, *ledger_reminder(options)], terminal_width()))
     return EXIT_OK
 
 

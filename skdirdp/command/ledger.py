@@ -1,4 +1,4 @@
-"""``skdirdp ledger``: create, show, verify, export, report and merge ledgers."""
+"""``skdirdp ledger``: create, show, verify, export, state, report and merge ledgers."""
 
 import argparse
 import json
@@ -53,6 +53,8 @@ def add_to(commands: Any) -> None:
     verify.add_argument("--expect", type=_anchor, metavar="COUNT:HASH", help=about)
     export = _add(actions, "export", _export, "export all charges as JSON, for merge, or as CSV")
     export.add_argument("--format", choices=("json", "csv"), help="default: that of FILE, or json")
+    about = "print the guarantee of all charges together, in words"
+    _add(actions, "statement", _statement, about)
     report = _add(actions, "report", _report, "write a page: one HTML file that loads nothing")
     for each in (export, report):
         add_output(each)
@@ -304,6 +306,11 @@ def _report(options: Any) -> int:
             raise CommandError(f"{output} exists already; --output {output} replaces it")
     path = accountant.report(output)
     return _print(options, {"file": path, "charges": len(accountant)}, [f"Wrote {path}"])
+
+
+def _statement(options: Any) -> int:
+    text = open_ledger(options.ledger, options.name).statement()
+    return _print(options, {"statement": text}, [text])
 
 
 def _merge(options: Any) -> int:

@@ -279,7 +279,14 @@ def _summarise(options: argparse.Namespace, model: Any, records: Any, outputs: l
     lines += [f"Wrote {path}" for path in pages if path is not None]
     # Computed from the release: columns without information, and a budget that is too small.
     lines += model.quality().warnings
-    print(wrap(lines, terminal_width()))
+    print(wrap([*lines, *ledger_reminder(options)], terminal_width()))
+
+
+def ledger_reminder(options: argparse.Namespace) -> list[str]:
+    """Return a sentence about a release that no ledger recorded."""
+    if options.ledger is not None:
+        return []
+    return ["Not charged to a ledger. To limit all releases of this data set, pass --ledger."]
 
 
 def print_progress(options: argparse.Namespace, what: str) -> None:

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._contributions import check_given_counts
 from .._docs import shared_docs
+from .._messages import warn_of_missing
 from .._persons import check_person
 from .._sklearn_compat import Interval, _fit_context
 from .._validation import check_real, check_tables
@@ -330,6 +331,16 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         self.mechanisms_ = dict(zip(weights, mechanisms, strict=True))
         self._set_estimates(context, plan.n_records)
         self._set_feature_names(list(self.categories_))
+        self._warn_of_missing()
+
+    def _warn_of_missing(self) -> None:
+        shares = {}
+        for columns, counts in self.counts_.items():
+            for axis, name in enumerate(columns):
+                if self.schema_[name].missing:
+                    missing = np.take(counts, -1, axis).sum()
+                    shares[name] = float(missing / max(counts.sum(), 1.0))
+        warn_of_missing(shares)
 
     def _set_estimates(self, context: ReleaseContext, n_records: int | None) -> None:
         """Estimate the true counts from the released ones."""

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._contributions import Weights, check_given_counts
-from .._messages import errors_without_data
+from .._messages import errors_without_data, warn_of_missing
 from .._persons import CountedRows, Unit, check_person, select_rows
 from .._sklearn_compat import Interval, _check_sample_weight, _fit_context
 from .._validation import check_cells, check_classes, check_tables, encode_labels
@@ -426,6 +426,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
                 found = releases.release_residuals(sums, n_merged, n_sampled, share)
                 estimate = estimate.step(covariance, found)
         self._set_model(estimate.model, tables, estimate.variances)
+        shares = zip(columns, tables.cell_shares(), strict=True)
+        warn_of_missing({c.name: share[-1] for c, share in shares if c.kind.missing})
 
     def _release_size(
         self, releases: Releases, n_public: float | None, n_rows: int
@@ -498,8 +500,6 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
             [share @ np.abs(e).mean(axis=1) for share, e in zip(shares, model.effects, strict=True)]
         )
         self.feature_importances_ = means / max(means.sum(), 1e-300)
-
-    # Reading -----------------------------------------------------------------------
 
     def _read(
         self, X: Any, y: Any, sample_weight: Any, groups: Any, is_private: bool
