@@ -20,8 +20,8 @@ RECORD = "record"
 #: Explanation of an adaptive limit, next to the share of it that is spent.
 ADAPTIVE_LIMIT = (
     "An adaptive limit is one guarantee for all charges together. From the first charge on, the "
-    "total is the ε of the limit, regardless of how much of the limit is spent. The spent part is "
-    "a share of what the limit admits, not the sum of the ε of the charges."
+    "total is the ε of the limit, regardless of how much of the limit is spent. The amount spent "
+    "is a share of what the limit admits, not the sum of the epsilons of the charges."
 )
 # A ledger knows the charges, but not which parameters a fit took from the data.
 _EXCEPT_MODELS = (

@@ -125,8 +125,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         Public number of records, used to plan the steps. If None, the actual number is used
         if it is public. Otherwise it is released with one percent of the budget.
     max_weight : float, default=None
-        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
-        weight, with a warning.
+        Public bound on `sample_weight`. If None, the bound is 1 or the largest weight,
+        whichever is larger; a weight above 1 causes a warning.
     max_rows : int, default=1
         Public bound on the number of records per person; a person's records are protected together.
         If `groups` is passed to `fit`, only the first `max_rows` records of each person are
