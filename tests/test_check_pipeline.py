@@ -332,7 +332,7 @@ def test_steps_inside_others_are_found_by_the_names_of_set_params():
         ),
         (
             pp.OneHotEncoder(categories=[[0]], handle_unknown="warn"),
-            "warns about unknown",
+            "warns about unknown categories",
         ),
         (
             pp.FunctionTransformer(np.sqrt, inverse_func=np.square),

@@ -23,7 +23,7 @@ ADAPTIVE_LIMIT = (
     "total is the ε of the limit, regardless of how much of the limit is spent. The amount spent "
     "is a share of what the limit admits, not the sum of the epsilons of the charges."
 )
-# A ledger knows the charges, but not which parameters a fit took from the data.
+# A ledger contains the charges, but not which parameters a fit took from the data.
 _EXCEPT_MODELS = (
     "Not covered: what a published model took from the data without noise, or drew from a given "
     "seed; its own statement says so."
@@ -95,7 +95,7 @@ class Claim:
         elif self.adjacency.startswith("add_remove"):
             change = f"the presence or absence of {self.protected}"
         start = (
-            f"whatever the other {others} are, and whatever a reader knows besides, {change} "
+            f"whatever the other {others} are, and whatever else a reader knows, {change} "
             "changes the probability of every set of possible publications by a factor of at most"
         )
         if self.order is not None:
@@ -160,7 +160,7 @@ def model_statement(
     if not claim.holds:
         return (
             "The published model has no guarantee of differential privacy: epsilon is infinite, "
-            f"and nothing limits what it tells about {claim.protected}."
+            f"and nothing limits what it reveals about {claim.protected}."
         )
     sentence = (
         f"The published model was computed from {records} by a randomised procedure that is "
