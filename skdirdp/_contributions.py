@@ -105,7 +105,7 @@ class Weights:
     ) -> "Weights":
         """Return weights, rounded down to the grid of their bound unless `exact`.
 
-        If `max_weight` is None, the bound is 1 or, if larger, the largest weight.
+        If `max_weight` is None, the bound is 1 or the largest weight, whichever is larger.
         """
         if values is None:
             bound = 1.0 if max_weight is None else max(1.0, float(max_weight))

@@ -8,17 +8,17 @@ _Class = TypeVar("_Class", bound=type)
 
 _ENTRIES = """\
 alpha : float or array-like of shape (n_features,), default=1.0
-    Additive smoothing, in counts, for all features or for each feature. Without
+    Additive smoothing parameter, in counts: one value or one per feature. Without
     post-processing, the budget may require more smoothing; see `alpha_`.
 fit_prior : bool, default=True
     Whether to learn class priors. If False, they are uniform.
 class_prior : array-like of shape (n_classes,), default=None
-    Known class priors, in the order of the sorted classes; they are not learnt. If
-    `classes` is given too, it must be sorted.
+    Prior probabilities of the sorted classes. If given, the priors are not learnt from
+    the data, and `classes`, if also given, must be sorted.
 force_alpha : bool, default=True
     If False, an `alpha` below 1e-10 is set to 1e-10, with a warning.
 classes : array-like of shape (n_classes,), default=None
-    All labels that may occur. Public: the presence of a label is not protected.
+    All labels that may occur. They are public: the presence of a label is not protected.
 max_count : float, default=None
     Public bound on every entry of X.
 max_total : float or "auto", default=None
@@ -42,10 +42,10 @@ adjacency : {"replace", "add_remove"}, default="replace"
     removing one.
 n_samples : float, default=None
     Public number of records, used to calibrate the noise. If None, the actual number
-    is used, which is public only under replacement.
+    is used, which is public only if `adjacency` is "replace".
 max_weight : float, default=None
-    Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
-    weight, with a warning.
+    Public bound on `sample_weight`. If None, the bound is 1 or the largest weight,
+    whichever is larger; a weight above 1 causes a warning.
 max_rows : int, default=1
     Public bound on the number of records per person; a person's records are protected
     together. If `groups` is passed to `fit`, only the first `max_rows` records of each

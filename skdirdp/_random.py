@@ -67,7 +67,7 @@ class SecureGenerator:
         return word % high
 
     def bytes(self, length: int) -> bytes:
-        """Draw bytes."""
+        """Draw random bytes."""
         return self.words(-(-length // 8)).tobytes()[:length]
 
     def permutation(self, n: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Base classes of the private estimators, their release flow, and the report of a fit.
 
-An estimator counts; a `ReleasePlan` calibrates noise for the counts; a `ReleaseContext` charges
-the accountant and draws the noise. Estimators do no privacy arithmetic of their own.
+An estimator computes counts, a `ReleasePlan` calibrates noise for them, and a `ReleaseContext`
+charges the accountant and draws the noise. Estimators do not compute privacy costs themselves.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ from .schema import MISSING_STATE, Categories, sort_values
 
 # Pickles of fitted models refer to Unit by this public module.
 Unit.__module__ = __name__
-# State that replaces values that occur in too few records.
+# State that stands for all values that occur in too few records.
 _OTHER_STATE = "other"
 
 
@@ -50,7 +50,7 @@ _OTHER_STATE = "other"
 class PrivacyReport(AttackBounds):
     """Privacy guarantee of a fit, and the mechanisms that provide it.
 
-    Every private estimator has one after `fit`, as `privacy_`.
+    After `fit`, it is the attribute `privacy_` of every private estimator.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ class Budget(NamedTuple):
         return float(self.epsilon), None, float(self.order), self.adjacency
 
     def has_public_size(self, unit: Unit) -> bool:
-        """Whether all neighbouring data sets have the same number of records."""
+        """Return whether all neighbouring data sets have the same number of records."""
         # A person may be replaced by one with fewer counted records, or by one without an id,
         # whose records are not counted.
         return self.adjacency == "replace" and not unit.is_person
@@ -340,9 +340,10 @@ class Release(NamedTuple):
 class ReleasePlan:
     """Tables that a fit is about to release, each with a calibrated mechanism.
 
-    A new plan calibrates the noise and checks that every table can be released; it charges and
-    draws nothing. `tables` are pairs of a public description and exact counts of shape
-    (n_rows, n_categories). `leaks` names the public parameters that were taken from the data.
+    Creating a plan calibrates the noise and checks that every table can be released. It does not
+    charge the accountant or draw noise. `tables` are pairs of a public description and exact counts
+    of shape (n_rows, n_categories). `leaks` names the public parameters that were taken from the
+    data.
     """
 
     def __init__(
@@ -385,7 +386,7 @@ class ReleasePlan:
         return self.estimator._calibrate(self.tables, budget) if self.tables else ()
 
     def draw(self, generator: NoiseGenerator | None) -> list[Release]:
-        """Draw the tables, for which the accountant must already have been charged."""
+        """Draw the tables. The accountant must already have been charged for them."""
         return self.as_releases(Mechanism.draw_all(self.requests, generator), self.mechanisms)
 
     def as_releases(
@@ -408,7 +409,7 @@ class ReleaseContext:
 
     A plain fit calibrates its tables to the estimator's own budget and charges its accountant.
     `skdirdp.pipeline` defines contexts for the two passes of a pipeline, and `skdirdp.federated`
-    contexts for a party and for the server.
+    defines contexts for a party and for the server.
     """
 
     #: Whether estimators are fitted as steps of a pipeline, and therefore more than once.
@@ -441,7 +442,7 @@ class ReleaseContext:
         return unit
 
     def has_public_size(self, unit: Unit) -> bool:
-        """Whether the number of records is public."""
+        """Return whether the number of records is public."""
         return self.budget.has_public_size(unit)
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
@@ -539,7 +540,7 @@ class CountingEstimator(PrivateEstimator):
             )
 
     def _selected(self, n_samples: Any) -> CountedRows:
-        """Return the counted rows, for counts that the user has computed."""
+        """Return the `CountedRows` for counts that the user has computed."""
         n_rows = check_integer("n_samples", n_samples, at_least=1)
         max_rows, schema = int(self.max_rows), getattr(self, "schema", None)
         if schema is not None and schema.person is not None:
@@ -548,14 +549,14 @@ class CountingEstimator(PrivateEstimator):
         return CountedRows(Unit(max_rows), n_rows)
 
     def _public_output(self) -> dict[str, Any]:
-        """Return public parameters of the output that hold for any data, for the next step."""
+        """Return the public parameters of the output for the next step; they hold for any data."""
         return {}
 
     def _public_n_samples(self, selection: CountedRows, budget: Budget) -> tuple[float, list[str]]:
         """Return the number of records for calibration, and the names of leaked parameters."""
         if self.n_samples is not None:
             return float(self.n_samples), []
-        # With a schema, records may lack a person id, in which case they are not counted.
+        # With a schema, records without a person id are not counted.
         is_public = not (selection.by_schema and selection.unit.by_ids)
         is_public = is_public and budget.has_public_size(selection.unit)
         return float(selection.n_rows), [] if is_public else ["n_samples"]
@@ -621,14 +622,14 @@ def select_categories(
     number for a record without a value. Each value in `distinct` must occur.
     """
     counts = count_cells(codes[codes >= 0], len(distinct))
-    # Noise on a count of 0 would publish a name that occurs in no counted record.
+    # Noise on a count of 0 could publish a name that occurs in no counted record.
     if not counts.all():
         raise AssertionError("a name that occurs in no counted record was about to be published")
     # An additional count without a name, so that the table is never empty.
     published = mechanism.draw(np.append(counts, 0.0), generator)[:-1]
     found = [distinct[i] for i in np.flatnonzero(published > 0).tolist()]
-    # Sorted, because the order of the data would reveal the data. The text that stands for
-    # missing values cannot be a state.
+    # The names are sorted, because their order in the data could reveal information. The text
+    # that stands for missing values cannot be a state.
     names = sort_values(name for name in found if name != MISSING_STATE)
     other = _OTHER_STATE
     while other in names:

@@ -213,7 +213,7 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
         return self
 
     def _warn_of_upper_case(self) -> None:
-        """Warn of words of a given vocabulary that are never found, as `CountVectorizer` does."""
+        """Warn about vocabulary words that are never found, as `CountVectorizer` does."""
         words = self.vocabulary_ if self.lowercase else ()
         if any(character.isupper() for word in words for character in str(word)):
             warn(

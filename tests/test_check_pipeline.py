@@ -330,7 +330,10 @@ def test_steps_inside_others_are_found_by_the_names_of_set_params():
             ColumnTransformer([("a", pp.OneHotEncoder(categories=[[0]]), [0])]),
             "compares the density of the data with sparse_threshold",
         ),
-        (pp.OneHotEncoder(categories=[[0]], handle_unknown="warn"), "warns of unknown categories"),
+        (
+            pp.OneHotEncoder(categories=[[0]], handle_unknown="warn"),
+            "warns about unknown categories",
+        ),
         (
             pp.FunctionTransformer(np.sqrt, inverse_func=np.square),
             "checks on the data whether its functions are inverse",

@@ -570,12 +570,12 @@ def test_categories_of_queries():
 @pytest.mark.parametrize(
     ("name", "wanted", "message"),
     [
-        ("sex", "x", "not a category of 'sex'"),
-        ("readmitted", None, "no category of missing values"),
-        ("age", 30, "counted by bins"),
-        ("age", (20, 110), "borders of its bins"),
-        ("age", (18, 63), "borders of its bins"),
-        ("age", [], "must not be empty"),
+        ("sex", "x", "'sex' must be one of"),
+        ("readmitted", None, "no category for missing values"),
+        ("age", 30, "counted in bins"),
+        ("age", (20, 110), "must be bin edges"),
+        ("age", (18, 63), "must be bin edges"),
+        ("age", [], "at least one"),
     ],
 )
 def test_categories_that_do_not_exist_are_refused(name, wanted, message):

@@ -32,7 +32,7 @@ from skdirdp.mechanisms.base import Mechanism, Request
 from skdirdp.mechanisms.calibration import calibrate_tables
 from skdirdp.mechanisms.tables import CountTable
 from skdirdp.postprocessing.estimates import project_counts
-from skdirdp.schema import fine_grid, quantile_borders
+from skdirdp.schema import fine_grid, quantile_edges
 from tests.probes import Recorder, drawn_tables
 
 INF = float("inf")
@@ -348,7 +348,7 @@ def test_quantile_borders_have_the_requested_number_and_are_nearest_if_possible(
         parts = parts / parts.sum() if parts.sum() > 0 else np.eye(size)[0]
         cdf = np.concatenate([[0.0], np.cumsum(parts)[:-1].clip(0, 1), [1.0]])
         for n_bins in range(1, size + 1):
-            borders = quantile_borders(cdf, n_bins)
+            borders = quantile_edges(cdf, n_bins)
             assert len(borders) == n_bins + 1
             assert (borders[0], borders[-1]) == (0, size)
             assert np.all(np.diff(borders) > 0)

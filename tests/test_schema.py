@@ -564,7 +564,7 @@ def test_duplicate_names_are_refused_and_other_names_need_no_text():
     with pytest.raises(ValueError, match="distinct column names"):
         Schema({"a": (0, 1)}).encode(pd.DataFrame([[1, 2]], columns=["a", "a"]))
     for rows in ([{"a": 1}], [{1}], ["a"], [1]):
-        with pytest.raises(ValueError, match="no sequences of cells"):
+        with pytest.raises(ValueError, match="not sequences of cells"):
             Schema({"a": (0, 1)}).encode(rows)
     schema = Schema({1: (0, 5), ("t", 2): ["x"]})
     table = pd.DataFrame([[3, "x"]], columns=pd.Index([1, ("t", 2)], tupleize_cols=False))

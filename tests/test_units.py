@@ -25,7 +25,7 @@ from skdirdp import (
     make_private_pipeline,
 )
 from skdirdp._persons import Unit
-from skdirdp.accountant.codec import decode, encode, unit_of
+from skdirdp.accountant.codec import decode, decode_unit, encode
 from skdirdp.accountant.schema import SQLITE_TRIGGERS, header_hash
 from skdirdp.accounting import ApproximateDP, PureDP
 from skdirdp.command import main
@@ -106,7 +106,7 @@ def test_a_ledger_of_persons_accepts_fits_for_persons_and_states_max_rows(name, 
     accountant = patients()
     model = fit(name, accountant, groups=IDS if by_ids else None, max_rows=2)
     (charge,) = accountant._charges()
-    assert unit_of(charge.spec) == model.privacy_.unit == Unit(2, by_ids)
+    assert decode_unit(charge.spec) == model.privacy_.unit == Unit(2, by_ids)
     whom = (
         "one patient, of whom up to 2 records are counted,"
         if by_ids
@@ -421,6 +421,6 @@ def test_a_unit_is_stored_with_its_mechanism_and_read_back():
     kind = DirichletMechanism(r=0.05, alpha=20.0, adjacency="add_remove_person")
     for unit in [None, Unit(1, by_ids=True), Unit(7), Unit(10**9, by_ids=True)]:
         spec = encode(kind, unit)
-        assert (decode(spec), unit_of(spec)) == (kind, unit)
+        assert (decode(spec), decode_unit(spec)) == (kind, unit)
     with pytest.raises((LedgerError, TypeError)):
         encode(PureDP(0.1), Unit(3))

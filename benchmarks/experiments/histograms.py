@@ -11,7 +11,7 @@ from skdirdp.histogram import DirichletHistogramTransformer
 from skdirdp.histogram.histogram import ReleasedHistogram, count_fine_bins
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 from skdirdp.postprocessing import NoisyTable, estimate_histogram
-from skdirdp.schema import fine_grid, quantile_borders
+from skdirdp.schema import fine_grid, quantile_edges
 
 from .. import data, figures
 from ..experiment import Claim, Experiment, Settings, seeded
@@ -290,7 +290,7 @@ class HistogramQuantiles(Experiment):
             histogram = read(x, bounds, rng)
             truth = np.searchsorted(np.sort(x), histogram.edges[1:-1]) / N_ROWS
             errors.append(np.abs(histogram.cdf[1:-1] - truth).max())
-            bad.append(_badly_filled(x, histogram.edges[quantile_borders(histogram.cdf, 10)]))
+            bad.append(_badly_filled(x, histogram.edges[quantile_edges(histogram.cdf, 10)]))
         return [{"cdf_error": np.mean(errors), "bad": np.mean(bad)}]
 
     def figure(self, results):

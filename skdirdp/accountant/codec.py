@@ -88,7 +88,7 @@ def decode(spec: str) -> Any:
     return _decode(spec)[0]
 
 
-def unit_of(spec: str) -> Unit | None:
+def decode_unit(spec: str) -> Unit | None:
     """Return the unit that is stored with a mechanism, or None."""
     return _decode(spec)[1]
 
@@ -98,7 +98,7 @@ def protected_unit(charges: Sequence[Charge], adjacency: str, header: Header) ->
     if not is_person_level(adjacency):
         return None
     noun = person_noun(header) or PERSON
-    units = [unit_of(charge.spec) for charge in charges]
+    units = [decode_unit(charge.spec) for charge in charges]
     known = [unit for unit in units if unit is not None]
     if known and len(known) == len(units):
         return common_unit(known).describe(noun)
@@ -120,7 +120,7 @@ def _to_plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, Real):
         value = float(value)
-        # JSON has no infinity; finite floats are written with all their digits.
+        # JSON has no infinity; finite floats are written without rounding.
         return value if math.isfinite(value) else {"float": str(value)}
     if isinstance(value, (list, tuple)):
         return [_to_plain(item) for item in value]
@@ -141,7 +141,7 @@ def _decode(spec: str) -> tuple[Any, Unit | None]:
             raise TypeError("not a mechanism, or a mechanism with different parameters")
         person_level = is_person_level(mechanism.adjacency)  # raises if its parts disagree
         if unit is not None and not person_level:
-            raise ValueError("a person unit with an adjacency for records")
+            raise ValueError("a person-level unit with a record-level adjacency")
         return mechanism, unit
     except LedgerError:
         raise
@@ -155,7 +155,7 @@ def _decode(spec: str) -> tuple[Any, Unit | None]:
 def _unit(*, max_rows: Any, by_ids: Any) -> Unit:
     unit = Unit(check_integer("max_rows", max_rows, at_least=1, at_most=MAX_ROWS_LIMIT), by_ids)
     if type(by_ids) is not bool or not unit.is_person:
-        raise TypeError("not a person unit")
+        raise TypeError("not a person-level unit")
     return unit
 
 
@@ -179,8 +179,8 @@ def _from_plain(value: Any, depth: int = 0) -> Any:
     if kind not in CHARGEABLE:
         shown = f"kind {kind!a}" if isinstance(kind, str) and len(kind) <= 100 else "a kind"
         raise LedgerError(
-            f"the ledger contains a charge of {shown} that this version of skdirdp does not know; "
-            "the total cannot be computed without it, and nothing can be charged"
+            f"the ledger contains a charge of {shown} that this version of skdirdp does not "
+            "support; the total cannot be computed without it, and nothing can be charged"
         )
     return CHARGEABLE[kind](
         **{name: _from_plain(item, depth + 1) for name, item in parameters.items()}
@@ -238,7 +238,9 @@ def check_stored_relation(adjacency: str, header: Header) -> None:
     """Raise LedgerError if a stored charge has an adjacency that its ledger does not accept."""
     if not is_allowed(adjacency, header.adjacency):
         declared = header.adjacency
-        raise LedgerError(f"the ledger is for {declared!r}, but has a charge under {adjacency!r}")
+        raise LedgerError(
+            f"the ledger accepts only {declared!r}, but contains a charge under {adjacency!r}"
+        )
 
 
 def check_stored_charge(charge: Charge, header: Header) -> None:
@@ -263,18 +265,18 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
             raise ValueError(f"unit must agree with adjacency={adjacency!r}; got {unit}")
         spec = encode(mechanism, unit if unit.is_person else None)
     if split is not None and relation_kind(adjacency) not in SPLIT_BY[split.by]:
-        why = "A replaced record may move from one part to another. Split by position instead"
+        reason = "A replaced record may move from one part to another. Split by position instead"
         if adjacency in PERSON_RELATIONS.values():
-            why = "The records of a person may be in several parts. Charge the whole data set"
+            reason = "The records of a person may be in several parts. Charge the whole data set"
         elif split.by == "position":
-            why = "An added or removed record shifts the rows after it. Split by values instead"
+            reason = "An added or removed record shifts the rows after it. Split by values instead"
         raise ValueError(
             f"adjacency must be {SPLIT_BY[split.by][0]!r} for charges on parts of data split by "
-            f"{split.by}; got {adjacency!r}. {why}"
+            f"{split.by}; got {adjacency!r}. {reason}"
         )
     if not is_allowed(adjacency, header.adjacency):
-        wanted = " or ".join(map(repr, allowed_relations(header.adjacency)))
-        message = f"adjacency must be {wanted}, as declared for the ledger; got {adjacency!r}"
+        allowed = " or ".join(map(repr, allowed_relations(header.adjacency)))
+        message = f"adjacency must be {allowed}, as declared for the ledger; got {adjacency!r}"
         if is_person_level(header.adjacency) and not is_person_level(adjacency):
             message += (
                 f". The ledger protects all records of each {header.unit or PERSON}, but this "
@@ -293,12 +295,12 @@ COPIED = "copied"
 
 @dataclass(frozen=True)
 class Entry:
-    """Charge in a ledger-independent form: its id is 0, and its key is that in the first ledger.
+    """Charge in a form independent of the ledger: with id 0 and the key in its original ledger.
 
     All values are compared: two copies of a ledger may use the same key for different charges.
     """
 
-    origin: str  # identity of the first ledger
+    origin: str  # identity of the ledger that first recorded the charge
     charge: Charge
     merged: bool = field(compare=False)  # whether it was merged into the ledger that was read
 
@@ -319,7 +321,7 @@ def check_key(key: str) -> str:
 
 
 def _parse_key(key: str) -> tuple[str | None, str, str]:
-    """Return the prefix, the first ledger, and the key in it."""
+    """Split a key into its prefix, the original ledger, and the key in that ledger."""
     # The prefix is None if the charge was not copied from another ledger.
     prefix, *rest = key.split("/", 3)
     if prefix in (MERGED, COPIED) and len(rest) == 3:
@@ -327,7 +329,7 @@ def _parse_key(key: str) -> tuple[str | None, str, str]:
     return None, "", ""
 
 
-def entries_of(identity: str, charges: Sequence[Charge]) -> list[Entry]:
+def to_entries(identity: str, charges: Sequence[Charge]) -> list[Entry]:
     entries = []
     for charge in charges:
         prefix, origin, key = _parse_key(charge.key)
@@ -367,7 +369,7 @@ def as_json(accountant: Any) -> str:
             "key": entry.charge.key,
             "merged": entry.merged,
         }
-        for entry in entries_of(identity, accountant._charges())
+        for entry in to_entries(identity, accountant._charges())
     ]
     content["sha256"] = _digest(content)
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
@@ -403,7 +405,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {"json": as_json, "csv": as_csv}
 
 def _check_is_file(path: "str | PathLike[str]") -> None:
     if looks_like_address(os.fsdecode(path)):
-        raise LedgerError("an export must be a file; got what looks like a database URL")
+        raise LedgerError("an export must be a file; the given path looks like a database URL")
 
 
 def export_format(path: "str | PathLike[str]") -> str:

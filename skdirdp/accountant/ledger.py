@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Union
 
 from ..reporting.redact import is_url, looks_like_address
 from . import schema
-from .codec import COPIED, MERGED, Entry, entries_of
+from .codec import COPIED, MERGED, Entry, to_entries
 from .sqlite import SQLiteStorage
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class Transaction:
         # They are marked as copied if another ledger with the same limit admitted them, and as
         # merged otherwise.
         charges = self.charges()
-        known = set(entries_of(self._header.identity, charges))
+        known = set(to_entries(self._header.identity, charges))
         new = {entry: entry for entry in entries if entry not in known}
         keys = {charge.key for charge in charges}
         for entry in new.values():

@@ -218,7 +218,7 @@ _KNOWN: dict[str, Spending] = {}
 
 
 def known_spending(identity: str) -> Spending:
-    """Return the spending of a ledger that this process knows."""
+    """Return the spending of a ledger that this process has read."""
     return _KNOWN.get(identity) or Spending()
 
 

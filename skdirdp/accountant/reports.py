@@ -345,7 +345,7 @@ class ReportsMixin:
             )
         # Read before anything is locked for writing: two ledgers may be merged into each other.
         charges = other._charges()  # type: ignore[attr-defined]
-        return _append_entries(accountant, codec.entries_of(theirs.identity, charges))
+        return _append_entries(accountant, codec.to_entries(theirs.identity, charges))
 
     def _repr_html_(self) -> str:
         try:

@@ -49,7 +49,7 @@ def check_relation(adjacency: str) -> str:
 
 
 def replaces(adjacency: str) -> bool:
-    """Whether neighbours differ by a replacement, so that two records must be hidden."""
+    """Return whether neighbours differ by a replacement, so that two records must be hidden."""
     return adjacency.startswith("replace")
 
 

@@ -1,7 +1,8 @@
 """Worst-case neighbouring data sets for audits of the estimators of this library.
 
-The record that differs reaches all of its bounds. Its cells are otherwise empty or, if an attack
-sees only published attributes, so full that no count is clipped at 0.
+The differing record attains all contribution bounds. The cells that it changes are otherwise empty
+or, if an attack sees only published attributes, contain so many records that no noisy count is
+clipped at 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,14 +29,14 @@ from ..table_classifier import PrivateTableClassifier
 from ..text import PrivateCountVectorizer
 from .releases import table_score
 
-#: Number of records that both data sets share, in a cell that does not change.
-_N_REST = 20
+#: Number of records that both data sets share, in a cell whose count does not change.
+_N_SHARED = 20
 #: Number of states of each column of a network.
 _STATES = 6
 
 
 class Case(NamedTuple):
-    """Estimator with two neighbouring data sets, and a score if it needs one.
+    """Estimator with two neighbouring data sets, and an optional attack score.
 
     Parameters
     ----------
@@ -105,47 +106,51 @@ def predefined_case(
 
 
 def _tables(adjacency: str, one: Any, other: Any, rest: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two data sets; under add_remove the second lacks the record."""
+    """Return the two data sets; under add_remove, the second does not contain the first record."""
     rest = np.asarray(rest)
     first = np.concatenate([[one], rest])
     return first, rest if adjacency == "add_remove" else np.concatenate([[other], rest])
 
 
 def _large_count(parameters: dict[str, Any]) -> int:
-    """Return a count so large that noise reduces it neither to 0 nor below a threshold."""
+    """Return a count so large that noise does not reduce it to 0 or below a threshold."""
     return int(np.ceil(200 / min(parameters["epsilon"], 1.0)))
 
 
 def _labelled(estimator: Any, tables: tuple[np.ndarray, np.ndarray]) -> Case:
-    """Return the case of a classifier; the first column contains the labels."""
+    """Return a case for a classifier; the first column contains the labels."""
     first, second = ((table[:, 1:], table[:, 0]) for table in tables)
     return Case(estimator, first, second)
 
 
-def _multinomial(kind: Any) -> Callable[[str, dict[str, Any]], Case]:
+def _multinomial(estimator_class: Any) -> Callable[[str, dict[str, Any]], Case]:
     def case(adjacency: str, parameters: dict[str, Any]) -> Case:
-        rest = [[0, 0, 0, 0, 0, 1]] * _N_REST
+        rest = [[0, 0, 0, 0, 0, 1]] * _N_SHARED
         tables = _tables(adjacency, [0, 1, 1, 0, 0, 0], [1, 0, 0, 1, 1, 0], rest)
-        sizes = {"max_count": 1, "max_total": 2, "n_samples": _N_REST}
-        return _labelled(kind(classes=[0, 1], **sizes, **parameters), tables)
+        sizes = {"max_count": 1, "max_total": 2, "n_samples": _N_SHARED}
+        return _labelled(estimator_class(classes=[0, 1], **sizes, **parameters), tables)
 
     return case
 
 
 def _bernoulli(adjacency: str, parameters: dict[str, Any]) -> Case:
-    rest = [[0, 0, 0], [1, 0, 0]] * _N_REST
+    rest = [[0, 0, 0], [1, 0, 0]] * _N_SHARED
     tables = _tables(adjacency, [0, 1, 1], [1, 1, 1], rest)
-    return _labelled(DirichletBernoulliNB(classes=[0, 1], n_samples=_N_REST, **parameters), tables)
+    return _labelled(
+        DirichletBernoulliNB(classes=[0, 1], n_samples=_N_SHARED, **parameters), tables
+    )
 
 
 def _categorical(adjacency: str, parameters: dict[str, Any]) -> Case:
-    tables = _tables(adjacency, [0, 0, 0], [1, 1, 1], [[0, 2, 2]] * _N_REST)
-    model = DirichletCategoricalNB(classes=[0, 1], n_categories=3, n_samples=_N_REST, **parameters)
+    tables = _tables(adjacency, [0, 0, 0], [1, 1, 1], [[0, 2, 2]] * _N_SHARED)
+    model = DirichletCategoricalNB(
+        classes=[0, 1], n_categories=3, n_samples=_N_SHARED, **parameters
+    )
     return _labelled(model, tables)
 
 
 def _three_bins(**parameters: Any) -> DirichletHistogramTransformer:
-    """Return a transformer whose three bins are public."""
+    """Return a transformer with three public bins."""
     return DirichletHistogramTransformer(
         n_bins=3,
         bounds=(0, 3),
@@ -153,27 +158,27 @@ def _three_bins(**parameters: Any) -> DirichletHistogramTransformer:
         fine_scale="linear",
         strategy="uniform",
         encode="ordinal",
-        n_samples=_N_REST,
+        n_samples=_N_SHARED,
         **parameters,
     )
 
 
 def _histogram(adjacency: str, parameters: dict[str, Any]) -> Case:
-    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _N_REST)
+    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _N_SHARED)
     return Case(_three_bins(**parameters), (tables[0],), (tables[1],))
 
 
 def _bin_counts(adjacency: str, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the exact bin counts of each column, for both data sets."""
-    other = [0.0, float(adjacency == "replace"), _N_REST]
-    first, second = np.array([1.0, 0.0, _N_REST]), np.array(other)
+    other = [0.0, float(adjacency == "replace"), _N_SHARED]
+    first, second = np.array([1.0, 0.0, _N_SHARED]), np.array(other)
     return np.tile(first, (n_columns, 1)), np.tile(second, (n_columns, 1))
 
 
 def _pipeline(adjacency: str, parameters: dict[str, Any]) -> Case:
-    tables = _tables(adjacency, [0.5], [1.5], [[2.5]] * _N_REST)
+    tables = _tables(adjacency, [0.5], [1.5], [[2.5]] * _N_SHARED)
     chosen = {name: parameters.pop(name) for name in ("mechanism",) if name in parameters}
-    # The second step counts the bins that the first one returns.
+    # The second step counts the bins that the first step returns.
     steps = [("bins", _three_bins(**chosen)), ("again", _three_bins(**chosen))]
     first, second = _bin_counts(adjacency, 1)
 
@@ -224,10 +229,10 @@ class _Parties:
 
 
 def _federated(adjacency: str, parameters: dict[str, Any]) -> Case:
-    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _N_REST)
+    tables = _tables(adjacency, [0.5, 0.5], [1.5, 1.5], [[2.5, 2.5]] * _N_SHARED)
     estimator, example = _three_bins(**parameters), {"X": np.array([[2.5, 2.5]])}
     round_ = FederatedRound(estimator, example, round_id="audit", n_parties=3, max_colluders=1)
-    # Each party has a third of the records. The record that differs belongs to the first party.
+    # Each party has a third of the records. The differing record belongs to the first party.
     first, second = (tuple({"X": part} for part in np.array_split(table, 3)) for table in tables)
     counts = [each.ravel() for each in _bin_counts(adjacency, 2)]
     known = np.bincount(np.floor(first[-1]["X"][:, 0]).astype(int), minlength=3)
@@ -246,22 +251,22 @@ def _federated(adjacency: str, parameters: dict[str, Any]) -> Case:
 def _network_with_structure(adjacency: str, parameters: dict[str, Any]) -> Case:
     import pandas as pd
 
-    tables = _tables(adjacency, [0, 0], [1, 1], [[2, 2]] * _N_REST)
+    tables = _tables(adjacency, [0, 0], [1, 1], [[2, 2]] * _N_SHARED)
     first, second = (pd.DataFrame(table, columns=["a", "b"]) for table in tables)
     states = {"a": [0, 1, 2], "b": [0, 1, 2]}
     structure: dict[str, list[str]] = {"a": [], "b": ["a"]}
-    model = PrivateBayesNetMLE(structure, states=states, n_samples=_N_REST, **parameters)
+    model = PrivateBayesNetMLE(structure, states=states, n_samples=_N_SHARED, **parameters)
     return Case(model, (first,), (second,))
 
 
 def _crosstab(adjacency: str, parameters: dict[str, Any]) -> Case:
     import pandas as pd
 
-    tables = _tables(adjacency, [0, 0], [1, 1], [[2, 2]] * _N_REST)
+    tables = _tables(adjacency, [0, 0], [1, 1], [[2, 2]] * _N_SHARED)
     first, second = (pd.DataFrame(table, columns=["a", "b"]) for table in tables)
     schema = Schema({"a": [0, 1, 2], "b": [0, 1, 2]})
     margins = [("a",), ("b",), ("a", "b")]
-    model = PrivateCrosstab(schema, margins, n_samples=_N_REST, **parameters)
+    model = PrivateCrosstab(schema, margins, n_samples=_N_SHARED, **parameters)
     return Case(model, (first,), (second,))
 
 
@@ -280,19 +285,19 @@ class _ClassifierWithTables(PrivateTableClassifier):
 def _table_classifier(adjacency: str, parameters: dict[str, Any]) -> Case:
     import pandas as pd
 
-    # With so few records, 93% of the budget is spent on class counts and class tables. The other
-    # steps depend on them, and are not attacked.
+    # With so few records, 93% of the budget is spent on class counts and class tables. The later
+    # steps depend on them, and are not audited.
     tables = _tables(adjacency, [0, 0], [1, 1], [[0, 0], [0, 1], [1, 0], [1, 1]] * 2)
     first, second = (pd.DataFrame(table, columns=["label", "a"]) for table in tables)
     schema = Schema({"label": [0, 1], "a": [0, 1]})
-    parameters.pop("mechanism", None)  # its noise is always Gaussian
+    parameters.pop("mechanism", None)  # the noise is always Gaussian
     weights = np.diag([1.0, -1.0 if adjacency == "replace" else 0.0])
 
     def score(model: _ClassifierWithTables) -> float:
         """Return the log-likelihood ratio of both releases, up to a factor and a constant."""
         (labels, noise), (tables, sigma) = model.labels_, model.class_tables_
-        of_tables = sum(np.sum(weights * table[:, :2]) for table in tables)
-        return float(np.diag(weights) @ labels / noise**2 + of_tables / sigma**2)
+        table_term = sum(np.sum(weights * table[:, :2]) for table in tables)
+        return float(np.diag(weights) @ labels / noise**2 + table_term / sigma**2)
 
     model = _ClassifierWithTables(schema, n_samples=len(first), **parameters)
     return Case(model, (first, "label"), (second, "label"), score)
@@ -311,7 +316,7 @@ def _network(adjacency: str, parameters: dict[str, Any]) -> Case:
 
 def _network_score(model: PrivateBayesNet) -> float:
     """Return the precision-weighted change in the released counts of both columns and the pair."""
-    # Counts are known up to a factor, so an added record is visible only relative to other cells.
+    # Counts are known only up to a factor, so an added record shows only relative to other cells.
     weights = np.full(_STATES, -1 / (_STATES - 1))
     if model.adjacency == "replace":
         weights = np.where(np.arange(_STATES) == 1, -1.0, 0.0)

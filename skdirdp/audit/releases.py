@@ -105,5 +105,5 @@ def _log_ratio(drawn: np.ndarray, request: Request, other: np.ndarray) -> np.nda
     if isinstance(mechanism, LaplaceMechanism):
         return (np.abs(drawn - other) - np.abs(drawn - counts)) / mechanism.scale
     ratio = ((drawn - other) ** 2 - (drawn - counts) ** 2) / (2 * mechanism.sigma**2)
-    # Names that are not published tell less than their noisy counts would.
+    # Names that are not published reveal less than their noisy counts would.
     return np.where(drawn > 0, ratio, 0.0) if isinstance(mechanism, SelectionMechanism) else ratio

@@ -27,7 +27,7 @@ _GOOD_FOR = [
     "Shares, means and dependences of the columns whose errors below are small for the purpose.",
 ]
 _NOT_GOOD_FOR = [
-    "Statements about single persons: no record belongs to anybody.",
+    "Statements about individuals: no record belongs to a real person.",
     "Rare groups and rare combinations: noise of the size below is added to every count.",
     "Dependences that the network does not have, of more columns than a table has, and formulas "
     "between numbers.",

@@ -1,7 +1,7 @@
-"""Statistics of released tables, by columns and categories.
+"""Queries of released tables by column and category.
 
-A query names columns and categories. The released tables that have its columns become one noisy
-table, and a query for categories becomes a set of its cells. `skdirdp.inference` does the rest.
+All released tables that contain the columns of a query are combined into one noisy table, and its
+categories select cells of this table. `skdirdp.inference` computes the estimates and tests.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -25,7 +25,7 @@ Columns = tuple[Hashable, ...]
 
 
 def margin(counts: np.ndarray, table: Columns, columns: Sequence[Hashable]) -> np.ndarray:
-    """Return the counts of some columns of a table, with dimensions in their order."""
+    """Return the margin of a table, with dimensions in the order of `columns`."""
     kept = [name for name in table if name in columns]
     summed = tuple(axis for axis, name in enumerate(table) if name not in columns)
     return np.transpose(counts.sum(axis=summed), [kept.index(name) for name in columns])
@@ -37,12 +37,12 @@ def combine_margins(
     columns: Columns,
     n_records: float | None,
 ) -> NoisyTable:
-    """Return one noisy table of some columns from all released tables that have them.
+    """Combine all released tables that contain some columns into one noisy table of them.
 
-    Margins of the tables are averaged, weighted by the precision of their noise, which is public.
-    The noise of the average is independent from cell to cell, as that of each margin. A margin of k
-    cells, or an average of equally many, has exactly the law of a Gaussian or a Dirichlet release
-    with other parameters; in all other cases the law has the same variances.
+    The result is the average of the margins of these tables, weighted by the precision of their
+    noise, which is public. Its noise is independent across cells, like that of each margin. If each
+    margin sums the same number of cells of its table, the noise has exactly the distribution of a
+    Gaussian or Dirichlet release with other parameters; otherwise only its variances are the same.
     """
     if len(tables) == 1 and set(columns) == set(*tables):
         ((table, counts),) = tables.items()
@@ -53,20 +53,23 @@ def combine_margins(
         (first, *_) = tables
         return NoisyTable(margins[0], mechanisms[first], n_records)
     n_summed = np.array(
-        [counts.size / found.size for counts, found in zip(tables.values(), margins, strict=True)]
+        [
+            counts.size / margin_counts.size
+            for counts, margin_counts in zip(tables.values(), margins, strict=True)
+        ]
     )
     variances = n_summed * [each.variance for each in noise]
     weights = (1 / variances) / (1 / variances).sum()
     per_count = float(weights**2 @ [each.per_count for each in noise])
     average = np.tensordot(weights, np.array(margins), axes=1)
-    law = _mechanism(
+    mechanism = _mechanism(
         Noise(float(weights**2 @ variances), per_count), mechanisms[next(iter(tables))]
     )
-    return NoisyTable(average, law, n_records)
+    return NoisyTable(average, mechanism, n_records)
 
 
 def _mechanism(noise: Noise, like: Mechanism) -> Mechanism:
-    """Return a mechanism with the given noise and the bounds of another one."""
+    """Return a mechanism with the given noise, and with the bounds of another mechanism."""
     bounds: dict[str, Any] = {
         "adjacency": like.adjacency,
         "max_count": like.max_count,
@@ -78,55 +81,57 @@ def _mechanism(noise: Noise, like: Mechanism) -> Mechanism:
     return GaussianMechanism(float(np.sqrt(noise.variance)), **bounds)
 
 
-def select_categories(name: Hashable, kind: Kind, wanted: Any) -> np.ndarray:
+def select_categories(name: Hashable, kind: Kind, requested: Any) -> np.ndarray:
     """Return a mask of the categories of a column that a query selects.
 
-    A list means any of its members. A pair of bounds means a range of numbers or dates, which must
-    consist of whole bins. None means missing values.
+    A list selects all of its members. A pair of bounds selects a range of numbers or dates, which
+    must consist of whole bins. None selects missing values.
     """
     labels = kind.labels()
-    if isinstance(wanted, list):
-        if not wanted:
-            raise ValueError(f"the list of categories of {name!r} must not be empty")
-        return np.any([select_categories(name, kind, each) for each in wanted], axis=0)
-    if wanted is None or (isinstance(wanted, str) and wanted == MISSING_STATE):
-        found = np.array([kind.missing and i == len(labels) - 1 for i in range(len(labels))])
+    if isinstance(requested, list):
+        if not requested:
+            raise ValueError(f"at least one category of {name!r} must be given; got an empty list")
+        return np.any([select_categories(name, kind, each) for each in requested], axis=0)
+    if requested is None or (isinstance(requested, str) and requested == MISSING_STATE):
+        mask = np.array([kind.missing and i == len(labels) - 1 for i in range(len(labels))])
         if not kind.missing:
-            raise ValueError(f"column {name!r} has no category of missing values")
-        return found
+            raise ValueError(f"column {name!r} has no category for missing values")
+        return mask
     if isinstance(kind, Categories):
-        position = kind.find(rebuild(wanted))
+        position = kind.find(rebuild(requested))
         if position < 0:
-            raise ValueError(f"{wanted!r} is not a category of {name!r}, {kind.describe()}")
+            raise ValueError(f"{name!r} must be {kind.describe()}; got {requested!r}")
         return np.arange(len(labels)) == position
     bins = labels[: len(labels) - kind.missing]
-    is_range = isinstance(wanted, tuple) and len(wanted) == 2
-    found = _bins_within(name, kind, bins, *wanted) if is_range else _find_bin(name, bins, wanted)
-    return np.append(found, [False] * kind.missing)
+    is_range = isinstance(requested, tuple) and len(requested) == 2
+    mask = (
+        _bins_within(name, kind, bins, *requested) if is_range else _find_bin(name, bins, requested)
+    )
+    return np.append(mask, [False] * kind.missing)
 
 
-def _find_bin(name: Hashable, bins: list, wanted: Any) -> np.ndarray:
-    """Return a mask of the bin that is, or has, the wanted value."""
-    found = np.array([type(label) is type(wanted) and label == wanted for label in bins])
-    if not found.any():
-        found = np.array([not isinstance(b, pd.Interval) and b == wanted for b in bins])
-    if not found.any():
+def _find_bin(name: Hashable, bins: list, requested: Any) -> np.ndarray:
+    """Return a mask of the bin that equals the requested value."""
+    mask = np.array([type(label) is type(requested) and label == requested for label in bins])
+    if not mask.any():
+        mask = np.array([not isinstance(b, pd.Interval) and b == requested for b in bins])
+    if not mask.any():
         raise ValueError(
-            f"{name!r} is counted by bins; give one of categories_[{name!r}], or a pair of bounds"
+            f"{name!r} is counted in bins; pass one of categories_[{name!r}] or a pair of bounds"
         )
-    return found
+    return mask
 
 
 def _bins_within(name: Hashable, kind: Kind, bins: list, low: Any, high: Any) -> np.ndarray:
-    """Return a mask of the bins between two bounds, each of which is a border of bins."""
+    """Return a mask of the bins between two bounds, each of which must be a bin edge."""
     if isinstance(kind, Dates):
         low, high = pd.Timestamp(low), pd.Timestamp(high)
-    within, beyond = [], []
+    within, outside = [], []
     for label in bins:
         first, last = (label.left, label.right) if isinstance(label, pd.Interval) else (label,) * 2
         half_open = isinstance(label, pd.Interval) and label.closed == "left"
         within.append(bool(low <= first and last <= high))
-        beyond.append(
+        outside.append(
             bool(
                 last < low
                 or first > high
@@ -134,24 +139,24 @@ def _bins_within(name: Hashable, kind: Kind, bins: list, low: Any, high: Any) ->
                 or (half_open and first == high)
             )
         )
-    if not any(within) or not all(np.logical_or(within, beyond)):
+    if not any(within) or not all(np.logical_or(within, outside)):
         raise ValueError(
-            f"the bounds of {name!r} must be borders of its bins, which are categories_[{name!r}]"
+            f"the bounds of {name!r} must be bin edges; the bins are categories_[{name!r}]"
         )
     return np.array(within)
 
 
 class TableQueries:
-    """Estimates and tests from released tables, by columns and categories.
+    """Mixin with estimates and tests from released tables, by column and category.
 
-    A subclass has the fitted attributes, and `noisy_table`.
+    Subclasses provide the fitted attributes and `noisy_table`.
     """
 
     categories_: dict[Hashable, list[Hashable]]
     schema_: Any
 
     def noisy_table(self, *columns: Hashable) -> NoisyTable:
-        """Return the noisy counts of some columns with their noise."""
+        """Return the noisy table of some columns."""
         raise NotImplementedError
 
     def share(
@@ -167,33 +172,37 @@ class TableQueries:
         Parameters
         ----------
         event : dict, column or tuple of columns
-            Category of each column, a list of categories, or a pair of bounds of numbers or dates;
-            None means missing values. If it is a column or several, the share of each category or
-            combination of categories.
+            If a dict, it maps each column to a category, a list of categories, or a pair of bounds
+            of numbers or dates; None selects missing values. If a column or a tuple of columns,
+            the share of each category or combination of categories is estimated.
         given : dict or column, default=None
-            Categories among whose records the share is taken. If it is a column, the share among
-            the records of each of its categories.
+            Condition on the records, in the same form as `event`. If a column, the share is
+            estimated for each of its categories.
         confidence : float in (0, 1), default=0.95
-            Probability that an interval contains the true value.
+            Confidence level of the intervals.
         population : bool, default=True
-            Whether the interval is for the population that the records were drawn from, or for the
-            counted records themselves.
+            If True, the intervals are for the population that the records were drawn from. If
+            False, they are for the counted records themselves.
 
         Returns
         -------
         inference.Estimate
-            With a dimension for `given` if it is a column, and one for each column of `event`.
+            An array if columns are given: its first dimension is for `given`, and the others for
+            the columns of `event`.
         """
         query = _Query(self, event, given)
-        inside, condition = query.masks(event), query.masks(given)
-        ones = (1,) * (inside.ndim - 1)
-        among = condition.reshape(*condition.shape[:-1], *ones, condition.shape[-1])
-        shape = np.broadcast_shapes(inside.shape, among.shape)
-        cells, among = (
-            np.broadcast_to(each, shape).reshape(-1, *query.table.shape) for each in (inside, among)
+        event_cells, condition = query.masks(event), query.masks(given)
+        ones = (1,) * (event_cells.ndim - 1)
+        condition_cells = condition.reshape(*condition.shape[:-1], *ones, condition.shape[-1])
+        shape = np.broadcast_shapes(event_cells.shape, condition_cells.shape)
+        cells, condition_cells = (
+            np.broadcast_to(each, shape).reshape(-1, *query.table.shape)
+            for each in (event_cells, condition_cells)
         )
-        found = inference.share(query.table, cells, among, **_level(confidence, population))
-        return _unpack(found, query.table, shape[:-1])
+        estimate = inference.share(
+            query.table, cells, condition_cells, **_interval_options(confidence, population)
+        )
+        return _unpack(estimate, query.table, shape[:-1])
 
     def difference(
         self,
@@ -205,30 +214,30 @@ class TableQueries:
         confidence: float = 0.95,
         population: bool = True,
     ) -> Estimate:
-        """Estimate the difference of a share between groups of records.
+        """Estimate the difference between the shares of an event in groups of records.
 
         Parameters
         ----------
         event : dict
             Categories whose share is compared, as for `share`.
         column : column
-            Column of the groups. Each of its categories, except that of missing values, is compared
-            with the reference.
+            Column that defines the groups. Each of its categories, except missing values, is
+            compared with the reference.
         given : dict, default=None
-            Categories among whose records the groups are taken.
+            Condition on the records, as for `share`.
         reference : category, default=None
-            Category of the column that all others are compared with. If None, the first one.
+            Category that all others are compared with. If None, the first category.
         confidence, population
             As for `share`.
 
         Returns
         -------
         inference.Estimate
-            A number if there is one other category, otherwise an array.
+            An estimate for each category other than the reference; a number if there is only one.
         """
         table, *cells = self._groups(event, column, given, reference)
-        found = inference.difference(table, *cells, **_level(confidence, population))
-        return _unpack(found, table, _single(len(cells[1])))
+        estimate = inference.difference(table, *cells, **_interval_options(confidence, population))
+        return _unpack(estimate, table, _result_shape(len(cells[1])))
 
     def ratio(
         self,
@@ -240,7 +249,7 @@ class TableQueries:
         confidence: float = 0.95,
         population: bool = True,
     ) -> Estimate:
-        """Estimate the ratio of a share between groups of records, the relative risk.
+        """Estimate the ratio of the shares of an event in groups of records (the relative risk).
 
         Parameters
         ----------
@@ -255,11 +264,11 @@ class TableQueries:
             As for `difference`.
         """
         table, *cells = self._groups(event, column, given, reference)
-        found = inference.ratio(table, *cells, **_level(confidence, population))
-        return _unpack(found, table, _single(len(cells[1])))
+        estimate = inference.ratio(table, *cells, **_interval_options(confidence, population))
+        return _unpack(estimate, table, _result_shape(len(cells[1])))
 
     def _groups(self, event: Any, column: Hashable, given: Any, reference: Any) -> tuple[Any, ...]:
-        """Return a table, the cells of an event, of the groups, and of the reference."""
+        """Return a table, and the cells of the event, of the groups and of the reference."""
         query = _Query(self, event, column, given)
         kind = self.schema_[column]
         first = kind.labels()[0]
@@ -267,7 +276,7 @@ class TableQueries:
         others = ~base
         others[len(others) - kind.missing :] = False
         if not others.any():
-            raise ValueError(f"column {column!r} must have several categories; it has one")
+            raise ValueError(f"column {column!r} must have at least two categories; it has one")
         within = query.masks(given)
         groups = query.masks(column) & within
         cells = (query.masks(event), groups[others], groups[base].any(axis=0))
@@ -296,9 +305,9 @@ class TableQueries:
         Returns
         -------
         inference.Estimate
-            A number for two categories each. Otherwise an array with a row for each category of
-            `row` and a column for each category of `column`, except the first ones, which all
-            others are compared with.
+            A number if both columns have two categories. Otherwise an array with one row per
+            category of `row` and one column per category of `column`, each without the first
+            category, which is the reference.
         """
         query = _Query(self, row, column)
         n_rows, n_columns = (len(self._values(name)) for name in (row, column))
@@ -308,12 +317,12 @@ class TableQueries:
         pairs = np.broadcast_to(columns[0] | columns[1:n_columns], (*shape, columns.shape[1]))
         cells = np.broadcast_to(columns[1:n_columns], pairs.shape)
         groups, base = rows[1:n_rows, np.newaxis] & pairs, rows[0] & pairs
-        found = inference.odds_ratio(
+        estimate = inference.odds_ratio(
             query.table,
             *(each.reshape(-1, *query.table.shape) for each in (cells, groups, base)),
-            **_level(confidence, population),
+            **_interval_options(confidence, population),
         )
-        return _unpack(found, query.table, _single(*shape))
+        return _unpack(estimate, query.table, _result_shape(*shape))
 
     def mean(
         self,
@@ -323,14 +332,14 @@ class TableQueries:
         confidence: float = 0.95,
         population: bool = True,
     ) -> Estimate:
-        """Estimate the mean of a column of numbers.
+        """Estimate the mean of a numeric column.
 
         Parameters
         ----------
         column : column
-            Numbers, or categories that are numbers. Missing values are left out. The interval
-            contains the mean wherever the numbers lie in their bins; bins of a single whole number
-            add nothing to it.
+            Numbers, or categories that are numbers. Missing values are excluded. The interval
+            accounts for the unknown positions of numbers within their bins; bins that contain
+            a single whole number do not widen it.
         given : dict or column, default=None
             As for `share`.
         confidence, population
@@ -340,9 +349,9 @@ class TableQueries:
         -------
         inference.Estimate
         """
-        table, options, shape = self._numbers_given(column, given)
-        values, edges = _axis_of(column, self.schema_[column])
-        options |= _level(confidence, population)
+        table, options, shape = self._numeric_table(column, given)
+        values, edges = _numeric_axis(column, self.schema_[column])
+        options |= _interval_options(confidence, population)
         return _unpack(inference.mean(table, values, edges=edges, **options), table, shape)
 
     def quantile(
@@ -354,14 +363,14 @@ class TableQueries:
         confidence: float = 0.95,
         population: bool = True,
     ) -> Estimate:
-        """Estimate a quantile of a column of numbers.
+        """Estimate a quantile of a numeric column.
 
         Parameters
         ----------
         column : column
-            Numbers in bins. Missing values are left out. The limits are edges of bins.
+            Binned numbers. Missing values are excluded. The limits are bin edges.
         q : float in (0, 1)
-            The probability below the quantile.
+            Probability of values below the quantile.
         given : dict or column, default=None
             As for `share`.
         confidence, population
@@ -371,11 +380,11 @@ class TableQueries:
         -------
         inference.Estimate
         """
-        table, options, shape = self._numbers_given(column, given)
-        _, edges = _axis_of(column, self.schema_[column])
+        table, options, shape = self._numeric_table(column, given)
+        _, edges = _numeric_axis(column, self.schema_[column])
         if edges is None:
-            raise ValueError(f"column {column!r} must be numbers in bins for quantiles")
-        options |= _level(confidence, population)
+            raise ValueError(f"column {column!r} must contain binned numbers for quantiles")
+        options |= _interval_options(confidence, population)
         return _unpack(inference.quantile(table, q, edges, **options), table, shape)
 
     def correlation(
@@ -391,8 +400,8 @@ class TableQueries:
         Parameters
         ----------
         row, column : columns
-            Bins count as their centres, and categories that are not numbers as 0, 1, 2 and so on.
-            Missing values are left out.
+            Bins are represented by their centres, and categories that are not numbers by 0, 1, 2
+            and so on. Missing values are excluded.
         confidence, population
             As for `share`.
 
@@ -401,24 +410,24 @@ class TableQueries:
         inference.Estimate
         """
         values = [_centres(self.schema_[name]) for name in (row, column)]
-        options = _level(confidence, population)
-        return inference.correlation(self._known(row, column), *values, **options)
+        options = _interval_options(confidence, population)
+        return inference.correlation(self._without_missing(row, column), *values, **options)
 
     def cramers_v(self, row: Hashable, column: Hashable, *, confidence: float = 0.95) -> Estimate:
-        """Estimate Cramer's V of the population, the strength of the dependence of two columns.
+        """Estimate Cramer's V, a measure of association between two columns, in the population.
 
         Parameters
         ----------
         row, column : columns
             Missing values are left out.
         confidence : float in (0, 1), default=0.95
-            Probability that an interval contains the true value.
+            Confidence level of the interval.
 
         Returns
         -------
         inference.Estimate
         """
-        return inference.cramers_v(self._known(row, column), confidence=confidence)
+        return inference.cramers_v(self._without_missing(row, column), confidence=confidence)
 
     def independence(self, row: Hashable, column: Hashable, **options: Any) -> "TestResult":
         """Test whether two columns are independent in the population.
@@ -428,14 +437,14 @@ class TableQueries:
         row, column : columns
             Missing values are left out.
         **options
-            Of `inference.independence`.
+            Options of `inference.independence`.
 
         Returns
         -------
         inference.TestResult
-            With the statistic, the p-value and the degrees of freedom; the noise is included.
+            Statistic, p-value and degrees of freedom. The test accounts for the noise.
         """
-        return inference.independence(self._known(row, column), **options)
+        return inference.independence(self._without_missing(row, column), **options)
 
     def homogeneity(self, row: Hashable, column: Hashable, **options: Any) -> "TestResult":
         """Test whether a column has the same distribution in all groups of records.
@@ -443,17 +452,17 @@ class TableQueries:
         Parameters
         ----------
         row : column
-            Column of the groups.
+            Column that defines the groups.
         column : column
-            Missing values of both are left out.
+            Column whose distribution is compared. Missing values of both columns are excluded.
         **options
-            Of `inference.homogeneity`.
+            Options of `inference.homogeneity`.
 
         Returns
         -------
         inference.TestResult
         """
-        return inference.homogeneity(self._known(row, column), **options)
+        return inference.homogeneity(self._without_missing(row, column), **options)
 
     def goodness_of_fit(
         self, column: Hashable, probabilities: Any = None, **options: Any
@@ -465,10 +474,10 @@ class TableQueries:
         column : column
             Missing values are left out.
         probabilities : dict or array-like, default=None
-            Probability of each category, or of all categories in their order. If None, they are
-            equal.
+            Probabilities by category, or an array in the order of the categories. If None, all
+            categories have equal probability.
         **options
-            Of `inference.goodness_of_fit`.
+            Options of `inference.goodness_of_fit`.
 
         Returns
         -------
@@ -476,14 +485,16 @@ class TableQueries:
         """
         if isinstance(probabilities, Mapping):
             kind = self.schema_[column]
-            found = np.zeros(len(self._values(column)))
-            for wanted, probability in probabilities.items():
-                chosen = select_categories(column, kind, wanted)[: len(found)]
+            by_category = np.zeros(len(self._values(column)))
+            for requested, probability in probabilities.items():
+                chosen = select_categories(column, kind, requested)[: len(by_category)]
                 if chosen.sum() != 1:
-                    raise ValueError(f"probabilities must name single categories of {column!r}")
-                found[chosen] = probability
-            probabilities = found
-        return inference.goodness_of_fit(self._known(column), probabilities, **options)
+                    raise ValueError(
+                        f"each key of probabilities must be a single category of {column!r}"
+                    )
+                by_category[chosen] = probability
+            probabilities = by_category
+        return inference.goodness_of_fit(self._without_missing(column), probabilities, **options)
 
     def trend(self, row: Hashable, column: Hashable, **options: Any) -> "TestResult":
         """Test whether two ordered columns are uncorrelated in the population.
@@ -493,16 +504,16 @@ class TableQueries:
         row, column : columns
             As for `correlation`.
         **options
-            Of `inference.trend`.
+            Options of `inference.trend`.
 
         Returns
         -------
         inference.TestResult
         """
         values = [_centres(self.schema_[name]) for name in (row, column)]
-        return inference.trend(self._known(row, column), *values, **options)
+        return inference.trend(self._without_missing(row, column), *values, **options)
 
-    def _known(self, *columns: Hashable) -> NoisyTable:
+    def _without_missing(self, *columns: Hashable) -> NoisyTable:
         """Return the noisy table of some columns, without missing values."""
         table = self.noisy_table(*columns)
         known: Any = (..., *(slice(len(self._values(name))) for name in columns))
@@ -511,10 +522,10 @@ class TableQueries:
         n_records = table.n_records if counts.shape == table.counts.shape else None
         return replace(table, counts=counts, n_records=n_records)
 
-    def _numbers_given(
+    def _numeric_table(
         self, column: Hashable, given: Any
     ) -> tuple[NoisyTable, dict[str, Any], tuple[int, ...]]:
-        """Return a table of the records with a number, options, and the shape of results."""
+        """Return a table of the records with a number, options, and the shape of the result."""
         query = _Query(self, column, given)
         condition = query.masks(given)
         shape = condition.shape[:-1]
@@ -525,90 +536,90 @@ class TableQueries:
             known: list[Any] = [slice(None)] * len(table.shape)
             known[axis] = slice(len(self._values(column)))
             index = (..., *known)
-            # The number of records with a number is not public.
+            # The number of records with a known value is not public.
             table = replace(table, counts=table.counts[index], n_records=None)
             cells = cells[index]
         return table, {"axis": axis, "given": cells}, shape
 
     def _values(self, name: Hashable) -> list[Hashable]:
-        """Return the categories of a column without that of missing values."""
+        """Return the categories of a column, without the category for missing values."""
         labels = self.categories_[name]
         return labels[: len(labels) - self.schema_[name].missing]
 
 
-def _axis_of(name: Hashable, kind: Kind) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return the number of each category, or the edges of bins of numbers."""
+def _numeric_axis(name: Hashable, kind: Kind) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Return the numeric values of the categories, or the edges of the bins."""
     labels = kind.labels()[: kind.n_cells - kind.missing]
     if all(isinstance(label, int | float) for label in labels):
         return np.array(labels, dtype=float), None
     if not isinstance(kind, Numbers):
-        raise ValueError(f"column {name!r} must hold numbers; it has {kind.describe()}")
+        raise ValueError(f"column {name!r} must contain numbers; got {kind.describe()}")
     firsts = [getattr(label, "left", label) for label in labels]
-    # Whole numbers fill the unit around them.
+    # Each whole number represents the unit interval around it.
     half = 0.5 if kind.is_discrete else 0.0
     return None, np.append(np.array(firsts, dtype=float) - half, kind.high + half)
 
 
 def _centres(kind: Kind) -> np.ndarray | None:
-    """Return the numbers of categories, or the centres of bins; None if they are not numbers."""
+    """Return bin centres or numeric categories; None if the categories are not numbers."""
     labels = kind.labels()[: kind.n_cells - kind.missing]
     if not all(isinstance(label, int | float | pd.Interval) for label in labels):
         return None
-    found = [label.mid if isinstance(label, pd.Interval) else label for label in labels]
-    return None if isinstance(kind, Dates) else np.array(found, dtype=float)
+    numbers = [label.mid if isinstance(label, pd.Interval) else label for label in labels]
+    return None if isinstance(kind, Dates) else np.array(numbers, dtype=float)
 
 
-def _level(confidence: float, population: bool) -> dict[str, Any]:
+def _interval_options(confidence: float, population: bool) -> dict[str, Any]:
     return {"confidence": confidence, "population": population}
 
 
-def _single(*shape: int) -> tuple[int, ...]:
-    """Return the shape of results; a single one is a number."""
+def _result_shape(*shape: int) -> tuple[int, ...]:
+    """Return the shape of the results, which is () for a single result."""
     return () if np.prod(shape) == 1 else shape
 
 
-def _unpack(found: Estimate, table: NoisyTable, shape: tuple[int, ...]) -> Estimate:
-    """Return estimates as arrays of a shape, after the dimensions of independent tables."""
+def _unpack(estimate: Estimate, table: NoisyTable, shape: tuple[int, ...]) -> Estimate:
+    """Reshape the estimates; the leading dimensions are those of independent tables."""
     lead = table.counts.shape[: table.batch_dims]
     value, low, high = (
-        np.reshape(each, (*lead, *shape)) for each in (found.value, found.low, found.high)
+        np.reshape(each, (*lead, *shape)) for each in (estimate.value, estimate.low, estimate.high)
     )
-    return Estimate(value, low, high, found.confidence)
+    return Estimate(value, low, high, estimate.confidence)
 
 
 class _Query:
-    """Noisy table of all columns of some conditions, and the cells that a condition selects."""
+    """Noisy table of all columns in some conditions, and the cells that each condition selects."""
 
     def __init__(self, tables: Any, *conditions: Any):
         self._schema = tables.schema_
-        found = (name for each in conditions for name in self._columns(each))
-        self.columns = tuple(dict.fromkeys(found))
+        names = (name for each in conditions for name in self._columns(each))
+        self.columns = tuple(dict.fromkeys(names))
         self.table: NoisyTable = tables.noisy_table(*self.columns)
 
     def _columns(self, condition: Any) -> list[Hashable]:
-        """Return the columns of a condition: None, a dict, a column, or a tuple of columns."""
+        """Return the columns of a condition: None, a dict, a column or a tuple of columns."""
         if condition is None:
             return []
         if isinstance(condition, Mapping):
             if not condition:
-                raise ValueError("a condition must name at least one column; got an empty dict")
+                raise ValueError("a condition must contain at least one column; got an empty dict")
             return list(condition)
         # A tuple may be the name of a column.
         is_column = not isinstance(condition, tuple) or condition in self._schema
         return [condition] if is_column else list(condition)
 
     def masks(self, condition: Any) -> np.ndarray:
-        """Return the cells of a condition along the last dimension.
+        """Return masks of the selected cells, flattened along the last dimension.
 
-        Columns have a dimension each before it, for their categories.
+        If the condition is one or more columns, each adds a leading dimension for its categories.
         """
         shape = self.table.shape
         if condition is None:
             return np.ones(int(np.prod(shape)), dtype=bool)
         if isinstance(condition, Mapping):
             mask = np.ones(shape, dtype=bool)
-            for name, wanted in condition.items():
-                chosen = select_categories(name, self._schema[name], wanted)
+            for name, requested in condition.items():
+                chosen = select_categories(name, self._schema[name], requested)
                 ones = [1] * len(shape)
                 ones[self.columns.index(name)] = len(chosen)
                 mask = mask & chosen.reshape(ones)
@@ -616,6 +627,6 @@ class _Query:
         axes = [self.columns.index(name) for name in self._columns(condition)]
         sizes = [shape[axis] for axis in axes]
         positions = np.indices(shape).reshape(len(shape), -1)[axes]
-        wanted = np.indices(sizes)[..., np.newaxis]
+        combinations = np.indices(sizes)[..., np.newaxis]
         spread = positions.reshape(len(axes), *[1] * len(axes), -1)
-        return (wanted == spread).all(axis=0)
+        return (combinations == spread).all(axis=0)

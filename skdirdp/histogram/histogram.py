@@ -25,8 +25,8 @@ from ..schema import FineGrid, Schema, resolution
 # Number of entries of X processed at once, and number whose cells are buffered before counting.
 BLOCK_ENTRIES = 1 << 15
 _COUNTED_ENTRIES = 1 << 22
-# Up to this number of borders, comparing with every border is faster than a binary search.
-_FEW_BORDERS = 48
+# Up to this number of edges, comparing with every edge is faster than a binary search.
+_FEW_EDGES = 48
 # Codes that engines use for non-finite values, and these values.
 _INVALID_CODES = {-1: np.nan, -2: np.inf}
 #: Edges of the one bin of a constant feature, as in scikit-learn.
@@ -70,7 +70,7 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
             inside = np.clip(chosen, low, high, dtype=np.float64)
             inside *= scale
             if reaches_below:
-                # Otherwise the subtraction could round a value just below a border up to it.
+                # Otherwise the subtraction could round a value just below an edge up to it.
                 np.floor(inside, out=inside)
             inside -= first
             if has_missing:
@@ -81,13 +81,13 @@ def count_fine_bins(X: np.ndarray, columns: list[int], grids: list[FineGrid]) ->
     return counts
 
 
-def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype: Any) -> np.ndarray:
-    """Return the bin of each value: the number of borders of its column that do not exceed it."""
+def assign_bins(X: np.ndarray, edges: list[np.ndarray], dtype: Any) -> np.ndarray:
+    """Return the bin of each value: the number of edges of its column that do not exceed it."""
     bins = np.empty(X.shape, dtype=dtype)
-    n_levels = max(len(inner) for inner in borders)
-    if n_levels <= _FEW_BORDERS:
+    n_levels = max(len(inner) for inner in edges)
+    if n_levels <= _FEW_EDGES:
         levels = np.full((n_levels, X.shape[1]), np.inf)
-        for column, inner in enumerate(borders):
+        for column, inner in enumerate(edges):
             levels[: len(inner), column] = inner
         for block in row_blocks(len(X), X.shape[1], BLOCK_ENTRIES):
             passed = np.zeros(bins[block].shape, dtype=np.uint8)
@@ -96,7 +96,7 @@ def assign_bins(X: np.ndarray, borders: list[np.ndarray], dtype: Any) -> np.ndar
             bins[block] = passed
         return bins
     for block in row_blocks(len(X), X.shape[1], 16 * BLOCK_ENTRIES):
-        for column, inner in enumerate(borders):
+        for column, inner in enumerate(edges):
             bins[block, column] = np.searchsorted(inner, X[block, column], side="right")
     return bins
 

@@ -29,7 +29,7 @@ from ..base import CountingEstimator, NoisyTablesMixin, Release, ReleaseContext,
 from ..engines import Part, TableCounts, lazy_for_dask, open_by_schema
 from ..mechanisms.tables import CountTable
 from ..numerics.rows import row_blocks
-from ..schema import FINE_SCALES, FineGrid, Schema, as_numbers, fine_grid, quantile_borders
+from ..schema import FINE_SCALES, FineGrid, Schema, as_numbers, fine_grid, quantile_edges
 from .columns import SchemaColumns
 from .histogram import (
     BLOCK_ENTRIES,
@@ -119,7 +119,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     taken from the data are widened if the bins have no room between them: those of a constant
     feature c to c - h and c + h, with h = max(1, abs(c)) / 2.
 
-    Three parameters of `KBinsDiscretizer` are missing. `quantile_method`: quantiles are borders of
+    Three parameters of `KBinsDiscretizer` are missing. `quantile_method`: quantiles are edges of
     released fine bins. `subsample`: all records are counted, in one pass. `sample_weight`: shares
     and their confidence limits use the public number of records; a total weight is not public.
 
@@ -350,7 +350,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
                 self.bin_edges_[k] = np.linspace(grid.low, grid.high, n_bins + 1)
             elif is_private:
                 # Borders of fine bins: equal values share a bin, whose share is released.
-                self.bin_edges_[k] = histogram.edges[quantile_borders(histogram.cdf, n_bins)]
+                self.bin_edges_[k] = histogram.edges[quantile_edges(histogram.cdf, n_bins)]
             else:
                 assert X is not None
                 inside = np.clip(X[~np.isnan(X[:, k]), k], grid.low, grid.high)

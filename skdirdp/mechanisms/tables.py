@@ -210,8 +210,8 @@ class Noise(NamedTuple):
         """Return the variance of the noise in cells with given true counts."""
         return self.variance + self.per_count * counts
 
-    def reach(self, confidence: float) -> float:
-        """Return the number of standard deviations that the noise stays within."""
+    def half_width(self, confidence: float) -> float:
+        """Return the half-width of an interval for the noise, in standard deviations."""
         # Sums of Laplace variables have lighter tails than a single one. The larger of the normal
         # and the Laplace quantile therefore holds for both.
         normal = float(ndtri((1 + confidence) / 2))

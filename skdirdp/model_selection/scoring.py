@@ -481,7 +481,7 @@ def private_score(
     y : array-like of shape (n_samples,), or str, default=None
         Labels, or the name of their column if the model has a schema, or is a pipeline whose first
         step has one. Records without a label in that column are not scored. A label in an array
-        that is no class has the lowest score. If the schema has a `person`, the first `max_rows`
+        that is not a class has the lowest score. If the schema has a `person`, the first `max_rows`
         records of each person are scored, and records without an id are not.
     scoring : str or PrivateScorer, default=None
         As for `PrivateGridSearchCV`. Probabilities below 0.01 are raised to it in the log loss.
@@ -520,7 +520,7 @@ def private_score(
     unit = RECORD if persons is None else persons.unit
     budget = Budget(epsilon, delta, order, adjacency)
     mechanism = score_mechanism(unit, **budget._asdict())
-    labels_by_name(estimator, X, y)  # raises an error for a name that is no label
+    labels_by_name(estimator, X, y)  # raises an error for a name that is not a label
     with _messages.errors_without_data(X=X, y=y):
         X, y = (X, y) if isinstance(y, str) else indexable(X, as_label_vector(y))
         if persons is not None and persons.rows is not None:

@@ -162,7 +162,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _split(
         self, candidates: Candidates, X: Any, y: Any, params: dict, scorer: Any, generator: Any
     ) -> SearchData:
-        labels_by_name(self.estimator, X, y)  # raises an error for a name that is no label
+        labels_by_name(self.estimator, X, y)  # raises an error for a name that is not a label
         with errors_without_data(X=X, y=y):
             X, y = (X, y) if isinstance(y, str) else indexable(X, as_label_vector(y))
             n_records = _num_samples(X)
@@ -187,7 +187,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return SearchData(candidates, fitted, _take(X, y, test), all_records, n_test, unit)
 
     def _warn_of_split(self) -> list[str]:
-        """Warn of an iterable of splits, and return its parameter; splitters get no records."""
+        """Warn about an iterable of splits, and return its parameter; splitters get no records."""
         is_given = not isinstance(self.cv, Integral) and not hasattr(self.cv, "split")
         if not (self._is_private and is_given):
             return []

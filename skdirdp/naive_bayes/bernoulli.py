@@ -43,19 +43,21 @@ class Occurrences:
         weight, grid = counts.contribution.max_count, self.ones.bound.grid
         ones, n_columns = self.ones.table, self.n_columns
         if self.limit is None:
-            # For each class and feature, the number of records without and with the feature.
+            # For each class and feature, the numbers of records without and with the feature.
             bound = ContributionBound(weight, product_up(weight, n_columns), grid)
             pairs = np.stack([counts.classes[:, np.newaxis] - ones, ones], axis=-1).reshape(-1, 2)
             n_rows = len(ones) * n_columns
             return [(CountTable(n_samples * n_columns, 2, n_rows, bound, **options), pairs)]
         # How many of the `limit` slots per record are filled, and by which features.
-        most, total = product_up(weight, self.limit), n_samples * self.limit
+        max_filled, total = product_up(weight, self.limit), n_samples * self.limit
         filled, slots = ones.sum(axis=1), self.limit * counts.classes
         check_exact(slots, grid)
         precision = math.sqrt(_RELATIVE_FILL_COST / self.limit)
         fill_options = {**options, "min_smoothing": 0.0, "precision": precision}
-        fill = CountTable(total, 2, len(ones), ContributionBound(most, most, grid), **fill_options)
-        bound = ContributionBound(weight, most, grid)
+        fill = CountTable(
+            total, 2, len(ones), ContributionBound(max_filled, max_filled, grid), **fill_options
+        )
+        bound = ContributionBound(weight, max_filled, grid)
         shares = CountTable(total, n_columns, len(ones), bound, **options)
         return [(fill, np.stack([slots - filled, filled], axis=-1)), (shares, ones)]
 
@@ -66,9 +68,9 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
 
     A fit releases the class counts and, for every class and feature, the numbers of records with
     and without the feature. Each record contributes to one count per feature. If each record has
-    only a few of many features, like the words of a text, `max_total` reduces the noise. A fit then
-    releases the share of each feature and how many of the `max_total` slots per record are filled.
-    With infinite `epsilon`, the model is identical to that of `BernoulliNB`.
+    only a few of many features, such as the words of a text, `max_total` reduces the noise. A fit
+    then releases the share of each feature and how many of the `max_total` slots per record are
+    filled. With infinite `epsilon`, the model is identical to that of `BernoulliNB`.
 
     Parameters
     ----------
@@ -79,8 +81,8 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
     {fit_prior, class_prior, classes}
     max_total : int, default=None
         Public maximum number of features that are counted per record. If a record has more, each
-        counts proportionally less. If None, all features are counted. Only useful if it is much
-        smaller than the number of features.
+        counts proportionally less. If None, all features are counted. A bound is useful only if it
+        is much smaller than the number of features.
     {epsilon, delta, order, mechanism, calibration, adjacency, n_samples, max_weight, max_rows}
     {postprocess, accountant, label, random_state}
 
@@ -184,13 +186,13 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         features = super()._check_given_features(table, classes, n_rows, weights)
         if np.any(features.ones.table > classes[:, np.newaxis]):
             raise ValueError(
-                "feature_count must be at most class_count in each class: a record counts once for "
-                "each of its features; some counts are larger"
+                "feature_count must be at most class_count in each class, because each record "
+                "counts at most once per feature; some counts are larger"
             )
         return features
 
     def _estimate_counts(self, classes, features, total):
-        if len(features) == 2:  # the filled slots given the classes, and the features given those
+        if len(features) == 2:  # filled slots given the class, and features given the filled slots
             axes = ("row", "category")
             fill, table = (noisy_table(release, axes) for release in features)
             prior = estimate_classes(classes, total)
@@ -220,9 +222,9 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
         elif private:
             # Share of filled slots in a class, times the share of the feature.
             slots = fill[0].counts.sum() / self.class_count_.sum()
-            taken = slots * fill[0].probabilities[:, 1:]
+            filled = slots * fill[0].probabilities[:, 1:]
             shares = features.counts / features.counts.sum(axis=1, keepdims=True)
-            counts = records * np.minimum(taken * shares, 1 - 1 / (2 + records))
+            counts = records * np.minimum(filled * shares, 1 - 1 / (2 + records))
         else:
             counts = features.counts
         smoothing = features.smoothing + extra

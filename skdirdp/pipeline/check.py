@@ -21,7 +21,7 @@ _PACKAGES = frozenset({"sklearn", "imblearn", __name__.partition(".")[0]})
 
 
 def is_known(step: Any) -> bool:
-    """Whether the class of an estimator belongs to a package that the rules are for."""
+    """Return whether the class of an estimator belongs to a package that the rules cover."""
     return type(step).__module__.partition(".")[0] in _PACKAGES
 
 
@@ -216,7 +216,9 @@ _REVEALED_BY_FIT: dict[str, Rule] = {
         lambda step: step.check_inverse and step.func is not None and step.inverse_func is not None,
         "checks on the data whether its functions are inverse",
     ),
-    "OneHotEncoder": _if(lambda step: step.handle_unknown == "warn", "warns of unknown categories"),
+    "OneHotEncoder": _if(
+        lambda step: step.handle_unknown == "warn", "warns about unknown categories"
+    ),
     "SimpleImputer": _if(
         lambda step: step.strategy == "constant" and step.fill_value is None,
         "chooses the fill value by the types of the data",
@@ -353,7 +355,7 @@ def _check(name: str, step: Any, epsilon: float | None) -> Iterator[Finding]:
 
 
 def learns_nothing(step: Any) -> bool:
-    """Whether an estimator without inner estimators learns nothing from the data."""
+    """Return whether an estimator without inner estimators learns nothing from the data."""
     return not isinstance(step, PrivateEstimator) and _learns(step) is None
 
 

@@ -400,7 +400,7 @@ def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
 
 
 def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
-    """Whether the release at one path may affect the data at one that is fitted later."""
+    """Return whether the release at one path may affect the data at a later path."""
     # The paths are equal if an estimator is fitted repeatedly.
     container: Any = pipe
     for one, other in zip_longest(earlier.split("__"), later.split("__")):

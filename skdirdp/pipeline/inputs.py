@@ -134,7 +134,7 @@ def _check_encoders(pipe: Any, schema: Schema | None) -> None:
     if any(part.schema.person is not None and part.schema is not schema for part in parts):
         raise ValueError(
             "a schema with a person column must belong to the first step of the PrivatePipeline: "
-            "otherwise the private steps do not know the person ids. Nothing was charged"
+            "otherwise the private steps do not receive the person ids. Nothing was charged"
         )
 
 

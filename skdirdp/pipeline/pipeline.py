@@ -468,7 +468,7 @@ class PrivatePipeline(Pipeline):
         return super()._log_message(step_idx)
 
     def _warn_of_leaking_steps(self) -> list[str]:
-        """Warn of steps that learn from the data without noise, and return their names."""
+        """Warn about steps that learn from the data without noise, and return their names."""
         if np.isinf(self.epsilon):
             return []
         leaking = [finding for finding in check_pipeline(self) if finding.verdict == "leaks"]

@@ -205,7 +205,7 @@ def _converted_frame(X: Any) -> Any:
 
 
 def takes_table(step: Any) -> bool:
-    """Whether the input of a step is a table of numbers or categories."""
+    """Return whether the input of a step is a table of numbers or categories."""
     if isinstance(step, FrozenEstimator):
         return takes_table(step.estimator)
     if step is None or isinstance(step, (PrivateEstimator, str)):

@@ -25,7 +25,7 @@ from .mixture import (
     estimate_shares,
 )
 
-# Variable that numbers the draws of tables.
+# Additional variable of the tables that indexes the draws.
 _DRAW = object()
 # Gamma variables and divisors are positive.
 _TINY = 1e-300
@@ -98,7 +98,7 @@ class TableEstimate:
     counts : ndarray
         Estimated counts, which are positive.
     noisy : ndarray
-        Noisy counts that agree with those of other tables. Some may be negative.
+        Noisy counts, consistent with those of the other tables. Some may be negative.
     variance, row_variance : float
         Mean variance of the noise of a cell, and variance of the noise of the sum of a row.
     noise : Noise
@@ -137,8 +137,9 @@ class TableEstimate:
     def limits(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return confidence limits for the true share of each cell in its row.
 
-        They use the distribution of the noise only, not the prior, and hold for all data: the
-        limits of a cell and those of the sum of its row hold together with this probability.
+        The limits depend on the distribution of the noise, but not on the prior, so they are valid
+        for any data. The limits of a cell and of its row sum are jointly valid with this
+        probability.
 
         Parameters
         ----------
@@ -151,15 +152,18 @@ class TableEstimate:
         """
         check_real("confidence", confidence, above=0, below=1)
         noisy = self.noisy
-        reach = self.noise.reach((1 + confidence) / 2)
+        half_width = self.noise.half_width((1 + confidence) / 2)
         variances = cell_variances(noisy, self.variance, self.noise.per_count, noisy.mean())
-        margin, row_margin = reach * np.sqrt(variances), reach * np.sqrt(self.row_variance)
+        margin, row_margin = (
+            half_width * np.sqrt(variances),
+            half_width * np.sqrt(self.row_variance),
+        )
         row = noisy.sum(axis=-1, keepdims=True)
-        least, most = np.maximum(row - row_margin, 0.0), np.maximum(row + row_margin, 0.0)
+        row_lower, row_upper = np.maximum(row - row_margin, 0.0), np.maximum(row + row_margin, 0.0)
         low, high = np.maximum(noisy - margin, 0.0), np.maximum(noisy + margin, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            lower = np.where(most > 0, low / most, 0.0)
-            upper = np.where(least > 0, high / least, 1.0)
+            lower = np.where(row_upper > 0, low / row_upper, 0.0)
+            upper = np.where(row_lower > 0, high / row_lower, 1.0)
         return np.minimum(lower, 1.0), np.minimum(upper, 1.0)
 
 
@@ -175,7 +179,7 @@ def estimate_counts(
 
     Tables are made consistent on the margins that they share. Each table is then estimated from
     coarse to fine: the last variable alone, given each of the other variables, and given all of
-    them. Each estimate is the pool of the rows of the next one.
+    them. Each estimate is the pool for the rows of the next one.
 
     Parameters
     ----------
@@ -188,9 +192,10 @@ def estimate_counts(
         For tables of two variables, expected shares of the cells: each row then has its own pool.
         If None, the pool of all rows is the last variable alone.
     exact_sums : bool, default=False
-        Whether to solve for the known sum of each row. Otherwise it is reached to first order
-        and by scaling. Scaling decreases large counts if many small ones are uncertain, which
-        affects errors of counts, but has little effect on conditional probabilities.
+        Whether to match the known sum of each row exactly. If False, a first-order correction
+        and scaling are used instead. Scaling decreases large counts if many small counts are
+        uncertain. This affects the errors of counts, but has little effect on conditional
+        probabilities.
 
     Returns
     -------
@@ -236,7 +241,7 @@ def estimate_counts(
 def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndarray:
     """Estimate the shares of the cells of a table of one variable.
 
-    Unlike a variable of a model, many cells of a histogram may be empty.
+    Unlike the variables of a model, a histogram may have many empty cells.
 
     Parameters
     ----------
@@ -340,11 +345,11 @@ def _low_rank(
 
 def project_counts(values: np.ndarray, total: Any) -> np.ndarray:
     """Return the nearest non-negative numbers with the given sum, along the last axis."""
-    falling = np.sort(values, axis=-1)[..., ::-1]
+    descending = np.sort(values, axis=-1)[..., ::-1]
     total = np.asarray(total)[..., np.newaxis]
-    excess = (np.cumsum(falling, axis=-1) - total) / np.arange(1, values.shape[-1] + 1)
+    excess = (np.cumsum(descending, axis=-1) - total) / np.arange(1, values.shape[-1] + 1)
     # Only the largest values satisfy this condition.
-    n_positive = np.sum(falling > excess, axis=-1, keepdims=True)
+    n_positive = np.sum(descending > excess, axis=-1, keepdims=True)
     return np.maximum(values - np.take_along_axis(excess, n_positive - 1, axis=-1), 0.0)
 
 
@@ -355,7 +360,7 @@ def draw_counts(
     generator: np.random.Generator,
     scores: Mapping[Hashable, Scores] | None = None,
 ) -> list[np.ndarray]:
-    """Draw non-negative true counts of tables `n_draws` times, given the noisy counts.
+    """Draw samples of the true counts of tables, given the noisy counts.
 
     A draw is a noisy table minus new noise: the confidence distribution of the true counts. The
     tables of a draw are made consistent, and replaced by the nearest ones without negative
@@ -363,7 +368,7 @@ def draw_counts(
     with scores are then changed to have the moments of the unbiased ones. Each result has a first
     dimension for the draws. `total` is public, or None.
     """
-    # The draws are one more variable of all tables, so each draw is consistent by itself.
+    # The draws are an additional variable of all tables, so each draw is consistent on its own.
     drawn = []
     for table in tables:
         counts = _denoise(table, n_draws, generator)
@@ -514,11 +519,11 @@ def _tilt_table(counts: np.ndarray, features: np.ndarray, wanted: np.ndarray) ->
 
 
 def _denoise(table: NoisyTable, n_draws: int, generator: np.random.Generator) -> np.ndarray:
-    """Return noisy counts minus new noise, of shape (n_draws, ...)."""
+    """Return noisy counts minus fresh noise, of shape (n_draws, ...)."""
     noise, shape = table.noise, (n_draws, *table.counts.shape)
     if noise.per_count:
-        # Gamma variables of shape r x + alpha: the shapes at which the observed variable is a
-        # uniformly drawn quantile.
+        # The noisy counts are gamma variables of shape r x + alpha. Draw shapes for which the
+        # observed variable is a uniformly distributed quantile.
         r = 1 / noise.per_count
         alpha = noise.variance * r**2
         observed = np.broadcast_to(np.maximum(r * table.counts + alpha, _TINY), shape)
@@ -552,7 +557,7 @@ def _estimate_step(
 
 
 def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
-    """Estimate every variable alone, once for all tables that have it."""
+    """Estimate each single variable, once for all tables that contain it."""
     positions: dict[Hashable, int] = {}
     groups: list[Cells] = []
     for stack in stacks:
@@ -562,7 +567,7 @@ def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
                 groups.append(stack.variable_cells(axis).rows([*new.values()]))
                 positions |= {name: len(positions) + i for i, name in enumerate(new)}
     posteriors = _estimate_by_width(groups, POOLS)
-    # One array per row, without a tuple around each: many tuples would slow garbage collection.
+    # Collect one array per row, not tuples: many tuples would slow down garbage collection.
     shares, variances = ([row for each in posteriors for row in each[i]] for i in range(2))
     for stack in stacks:
         stack.start(
@@ -574,7 +579,7 @@ def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
 
 
 class _Stack:
-    """Consistent tables of the same shape and noise, along the first dimension of arrays."""
+    """Consistent tables of the same shape and noise, stacked along the first dimension."""
 
     def __init__(
         self,
@@ -594,7 +599,7 @@ class _Stack:
         self.names = list(zip(*[table.table.axes for table in tables], strict=True))
         self._sums = self._counts.reshape(len(tables), -1).sum(axis=1)
         if total is None:
-            # A sum below the standard deviation of its noise is replaced by it.
+            # The sum of a table is at least the standard deviation of its noise.
             self._totals = np.maximum(self._sums, np.sqrt(self._variance(())))
         else:
             self._totals = np.full(len(tables), float(total))
@@ -614,7 +619,7 @@ class _Stack:
         return self._cells((axis,), shares, np.zeros(1), self._totals, is_pool=True)
 
     def row_cells(self) -> list[Cells]:
-        """Return the row sums, whose pool has the shares of independent variables."""
+        """Return the row sums, whose pool is the product of the single variables' shares."""
         if len(self._margins) < 2:
             return []
         rows = self._totals.reshape(-1, *[1] * len(self._margins))
@@ -640,7 +645,7 @@ class _Stack:
         ]
 
     def cells_given_all(self) -> list[Cells]:
-        """Return the last variable given all others, each of which has its own factor."""
+        """Return the last variable given all others; its pool has one factor per other variable."""
         if len(self._margins) < 2:
             return []
         size = self._shape[-1]
@@ -666,20 +671,22 @@ class _Stack:
         axes = range(len(self._shape))
         variances = zip(self._variance(axes), self._variance(axes[:-1]), strict=True)
         return [
-            TableEstimate(estimate, table.counts, float(variance), float(of_row), table.table.noise)
-            for estimate, table, (variance, of_row) in zip(
+            TableEstimate(
+                estimate, table.counts, float(variance), float(row_variance), table.table.noise
+            )
+            for estimate, table, (variance, row_variance) in zip(
                 counts, self._tables, variances, strict=True
             )
         ]
 
     def _along(self, values: np.ndarray, axis: int) -> np.ndarray:
-        """Turn an array by table, a variable and possibly columns into one by all variables."""
+        """Reshape an array for one variable so that it broadcasts over all other variables."""
         ones = [1] * len(self._margins)
         ones[axis] = values.shape[1]
         return values.reshape(len(values), *ones, *values.shape[2:])
 
     def _variance(self, axes: Sequence[int]) -> np.ndarray:
-        """Return the variance of a cell of the margin with some dimensions, for each table."""
+        """Return the variance of a cell of the margin that keeps `axes`, for each table."""
         mask = tuple([axis in axes for axis in range(len(self._shape))])
         return margin_variances(self._shape, mask, self._tables[0].shared, self._variances)
 
@@ -691,7 +698,7 @@ class _Stack:
         totals: np.ndarray,
         is_pool: bool = False,
     ) -> Cells:
-        """Return the margin with some dimensions, as rows with the given totals."""
+        """Return the margin that keeps `axes`, as rows with the given totals."""
         summed = tuple([axis + 1 for axis in range(len(self._shape)) if axis not in axes])
         margin = self._counts.sum(axis=summed) if summed else self._counts
         noisy = margin.reshape(totals.size, -1)

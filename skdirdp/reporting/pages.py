@@ -31,9 +31,10 @@ from .statements import (
 #: Not covered by any statement of differential privacy: docs/statement.md.
 _NEVER_COVERED = (
     "What can be learnt about everybody. If smokers fall ill more often, a published model may "
-    "show it, and a reader then knows it of every smoker, whether or not they are in the data.",
+    "show it, and a reader then knows this about every smoker, in the data or not.",
     "Groups. The numbers on this page are for one record, or one person if the page says so. A "
-    "secret that several share, such as a family, is protected less, the more they are.",
+    "secret that several people share, such as a family, is less protected the more people share "
+    "it.",
     "What was declared public: names of columns, categories, classes, limits of values, the "
     "structure of a network, a vocabulary. The number of records is public too, unless the page "
     "says that it is hidden whether a record was used.",
@@ -41,8 +42,7 @@ _NEVER_COVERED = (
     "scores of a model on private records, and settings chosen by looking at them.",
     "The source: the data themselves, copies, backups and logs need their own protection.",
     "How long a computation takes, and how much memory it needs.",
-    "A legal conclusion. Whether a publication is anonymous in the sense of a law is for a "
-    "lawyer to judge.",
+    "A legal conclusion. Whether a publication is anonymous under a law is for a lawyer to judge.",
 )
 _QUALITY_TEXT = (
     "An error is the share of records that would have to change to turn one distribution into the "
@@ -56,7 +56,7 @@ _NO_TABLE_TEXT = (
     "others, and the error is not known from the noise."
 )
 _MOST_ERRORS = 20  # margins of several columns on the page
-# A page of more figures takes browsers seconds to show.
+# Browsers take seconds to display a page with more figures.
 _MOST_TABLES = 40
 #: False-positive rates and prior probabilities of the tables about attacks.
 _RATES, _PRIORS = (0.001, EXAMPLE_RATE, 0.05, 0.1), (0.01, 0.1, 0.5)
@@ -180,7 +180,7 @@ def in_plain_words(
             "What is not protected?",
             *(tag("span", f"{sentence} ", class_="warn") for sentence in leaks),
             "Facts about people in general, such as that smokers fall ill more often. Secrets "
-            "that several people share are protected less. Facts that were declared public. Other "
+            "that several people share are less protected. Facts that were declared public. Other "
             "publications from the same data, which add to the risk; a ledger counts them "
             "together. The section “What is not covered” has more.",
         ),

@@ -20,10 +20,10 @@ RECORD = "record"
 #: Explanation of an adaptive limit, next to the share of it that is spent.
 ADAPTIVE_LIMIT = (
     "An adaptive limit is one guarantee for all charges together. From the first charge on, the "
-    "total is the ε of the limit, regardless of how much of the limit is spent. The spent part is "
-    "a share of what the limit admits, not the sum of the ε of the charges."
+    "total is the ε of the limit, regardless of how much of the limit is spent. The amount spent "
+    "is a share of what the limit admits, not the sum of the epsilons of the charges."
 )
-# A ledger knows the charges, but not which parameters a fit took from the data.
+# A ledger contains the charges, but not which parameters a fit took from the data.
 _EXCEPT_MODELS = (
     "Not covered: what a published result took from the data without noise, or drew from a given "
     "seed; its own statement says so."
@@ -95,7 +95,7 @@ class Claim:
         elif self.adjacency.startswith("add_remove"):
             change = f"the presence or absence of {self.protected}"
         start = (
-            f"whatever the other {others} are, and whatever a reader knows besides, {change} "
+            f"whatever the other {others} are, and whatever else a reader knows, {change} "
             "changes the probability of every set of possible publications by a factor of at most"
         )
         if self.order is not None:

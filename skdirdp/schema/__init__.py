@@ -28,7 +28,7 @@ from .arrays import (
     to_common_dtype,
     without_dictionaries,
 )
-from .bins import FINE_SCALES, FineGrid, fine_grid, kind_grid, quantile_borders, resolution
+from .bins import FINE_SCALES, FineGrid, fine_grid, kind_grid, quantile_edges, resolution
 from .blocks import (
     ARROW_TYPES,
     BLOCK_ROWS,
@@ -123,7 +123,7 @@ __all__ = [
     "plain_cells",
     "plain_value",
     "plain_values",
-    "quantile_borders",
+    "quantile_edges",
     "raise_faults",
     "read_labels",
     "rebuild",

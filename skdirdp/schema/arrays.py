@@ -118,7 +118,7 @@ def record_wise(X: Any) -> Any:
 
 
 def may_hold_nulls(dtype: Any) -> bool:
-    """Whether numpy's dtype for a pandas column depends on whether a value is missing."""
+    """Return whether numpy's dtype for a pandas column depends on whether a value is missing."""
     if isinstance(dtype, pd.CategoricalDtype):
         return pd.api.types.is_numeric_dtype(dtype.categories.dtype)
     return not isinstance(dtype, (np.dtype, pd.SparseDtype)) and pd.api.types.is_numeric_dtype(
@@ -364,8 +364,8 @@ def _array_columns(X: Any, columns: Sequence[Hashable] | None) -> tuple[list[Any
         # numpy would look into cells, and convert some.
         if not all(map(is_row, X)):
             raise ValueError(
-                "X must have two dimensions, records and columns; some records are no sequences of "
-                "cells"
+                "X must have two dimensions, records and columns; some records are not sequences "
+                "of cells"
             )
         rows = [list(row) for row in X]
         if len(set(map(len, rows))) > 1:

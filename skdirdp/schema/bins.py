@@ -2,8 +2,8 @@
 
 `FineGrid` is for histograms, and `BinCells` for networks, which draw values from bins.
 
-A fine bin consists of adjacent cells. The width of the cells is a power of two, and their borders
-are multiples of it, so borders are exact, and a value is on the same side of a border when it is
+A fine bin consists of adjacent cells. The width of the cells is a power of two, and their edges
+are multiples of it, so edges are exact, and a value is on the same side of an edge when it is
 counted and when it is binned later.
 """
 
@@ -19,12 +19,12 @@ import pandas as pd
 
 from .kinds import MISSING_STATE, Dates, Numbers
 
-#: Fraction of the borders that are spaced logarithmically in |x|; the others are evenly spaced.
+#: Fraction of the edges that are spaced logarithmically in |x|; the others are evenly spaced.
 FINE_SCALES = {"linear": 0.0, "mixed": 0.5, "symlog": 1.0}
 
 # Maximum number of cells of a grid: a lookup table of all cells fits in the L2 cache.
 _MAX_CELLS = 1 << 17
-# Logarithmic borders become evenly spaced below this fraction of the larger bound. With the
+# Logarithmic edges become evenly spaced below this fraction of the larger bound. With the
 # default number of fine bins, the narrowest are then one cell wide.
 _SMALLEST_SCALE = 1 / 4096
 # A quantile bin with less than this fraction of an equal share is merged with another.
@@ -72,7 +72,7 @@ class FineGrid:
     def bin_of_cell(self) -> np.ndarray:
         """Fine bin of each cell, and of two additional cells.
 
-        The first starts at the upper bound, if this is a border. The last is for missing values.
+        The first starts at the upper bound, if this is an edge. The last is for missing values.
         """
         sizes = np.diff(self.starts, append=self.n_cells + 1)
         bins = np.repeat(np.arange(self.n_bins, dtype=np.int32), sizes)
@@ -81,7 +81,7 @@ class FineGrid:
     def codes(self, values: np.ndarray) -> np.ndarray:
         """Return the fine bin of each value; NaN is a missing value."""
         # Scaling by a power of two is exact. Floors are taken before the subtraction, which
-        # could round a value just below a border up to it.
+        # could round a value just below an edge up to it.
         cells = np.floor(np.clip(values, self.low, self.high) * (1 / self.width)) - self.first
         cells[np.isnan(cells)] = self.n_cells + 1
         return self.bin_of_cell[cells.astype(np.int32)]
@@ -99,11 +99,11 @@ def fine_grid(low: float, high: float, n_bins: int, scale: str, *, whole: bool =
     """Return a grid of `n_bins` fine bins that depends only on the bounds, not on the data.
 
     There are fewer bins if there are fewer floating-point numbers between the bounds. If `whole`,
-    borders are whole numbers.
+    edges are whole numbers.
     """
     # Rounding the width up to a power of two may halve the number of cells.
     max_cells = max(_MAX_CELLS, 2 << (n_bins - 1).bit_length())
-    # Cells are not narrower than the spacing of floats, so that borders are exact.
+    # Cells are not narrower than the spacing of floats, so that edges are exact.
     width = max(high / max_cells - low / max_cells, resolution(low, high), float(whole))
     width = 2.0 ** np.ceil(np.log2(width))
     first = np.floor(low / width)
@@ -121,7 +121,7 @@ def fine_grid(low: float, high: float, n_bins: int, scale: str, *, whole: bool =
         progress = (1 - fraction) * progress + fraction * (stretched / stretched[-1])
     starts = np.searchsorted(progress, np.arange(n_bins) / n_bins)
     starts[0] = 0
-    # If several borders fall into one cell, move them to the next or, at the end, previous cells.
+    # If several edges fall into one cell, move them to the next or, at the end, previous cells.
     steps = np.arange(n_bins)
     starts = np.maximum.accumulate(starts - steps) + steps
     starts = np.minimum(starts, n_cells - n_bins + steps)
@@ -143,7 +143,7 @@ def _n_cells(high: float, width: float, first: float) -> int:
 
 
 def resolution(low: float, high: float) -> float:
-    """Return the smallest cell width for which borders and the inverse width are exact floats."""
+    """Return the smallest cell width for which edges and the inverse width are exact floats."""
     largest = max(abs(low), abs(high))
     return float(max(largest - np.nextafter(largest, 0.0), np.finfo(float).tiny))
 
@@ -435,38 +435,38 @@ class Refinement:
         return replace(self._domain, released_pieces=Pieces(bins, starts, stops, shares))
 
 
-def quantile_borders(cdf: np.ndarray, n_bins: int) -> np.ndarray:
+def quantile_edges(cdf: np.ndarray, n_bins: int) -> np.ndarray:
     """Return the positions of the edges of `n_bins` bins with about the same number of records.
 
-    If many records share a value, several quantiles are equal, and their borders would coincide.
-    The extra borders split other bins: in each step, the bin whose smaller half is the largest.
+    If many records share a value, several quantiles are equal, and their edges would coincide.
+    The extra edges split other bins: in each step, the bin whose smaller half is the largest.
     The number of bins never depends on the data; the noise in later steps relies on this.
-    `cdf` is non-decreasing from 0 to 1, at the borders of at least `n_bins` fine bins.
+    `cdf` is non-decreasing from 0 to 1, at the edges of at least `n_bins` fine bins.
     """
     levels = np.arange(1, n_bins) / n_bins
     above = np.searchsorted(cdf[1:-1], levels) + 1
     nearest = np.where(levels - cdf[above - 1] < cdf[above] - levels, above - 1, above)
-    borders = np.concatenate([[0], nearest, [len(cdf) - 1]])
-    borders = borders[np.diff(borders, prepend=-1) > 0]
-    borders = _merge_nearly_empty(cdf, borders, _NEARLY_EMPTY / n_bins)
-    return borders if len(borders) > n_bins else _split_largest(cdf, borders, n_bins)
+    edges = np.concatenate([[0], nearest, [len(cdf) - 1]])
+    edges = edges[np.diff(edges, prepend=-1) > 0]
+    edges = _merge_nearly_empty(cdf, edges, _NEARLY_EMPTY / n_bins)
+    return edges if len(edges) > n_bins else _split_largest(cdf, edges, n_bins)
 
 
-def _merge_nearly_empty(cdf: np.ndarray, borders: np.ndarray, min_share: float) -> np.ndarray:
+def _merge_nearly_empty(cdf: np.ndarray, edges: np.ndarray, min_share: float) -> np.ndarray:
     """Merge each bin whose share is below `min_share` with its smaller neighbour."""
-    while len(borders) > 2:
-        shares = np.diff(cdf[borders])
+    while len(edges) > 2:
+        shares = np.diff(cdf[edges])
         smallest = int(np.argmin(shares))
         if shares[smallest] >= min_share:
             break
         padded = np.concatenate([[np.inf], shares, [np.inf]])
-        borders = np.delete(borders, smallest + (padded[smallest + 2] <= padded[smallest]))
-    return borders
+        edges = np.delete(edges, smallest + (padded[smallest + 2] <= padded[smallest]))
+    return edges
 
 
-def _split_largest(cdf: np.ndarray, borders: np.ndarray, n_bins: int) -> np.ndarray:
-    """Split bins at borders of fine bins until there are `n_bins`."""
-    split = borders.tolist()
+def _split_largest(cdf: np.ndarray, edges: np.ndarray, n_bins: int) -> np.ndarray:
+    """Split bins at edges of fine bins until there are `n_bins`."""
+    split = edges.tolist()
     candidates = [_best_split(cdf, *ends) for ends in pairwise(split) if ends[1] - ends[0] > 1]
     heapify(candidates)
     while len(split) <= n_bins:

@@ -90,7 +90,7 @@ def check_row_order(person: Hashable | None, X: Any) -> None:
 
 
 def columns_with_values(schema: Any, names: Iterable[Hashable]) -> list[Hashable]:
-    """Return the columns with public values; warn of columns of names, which are left out."""
+    """Return the columns with public values; warn about excluded columns without public values."""
     is_open = {name: isinstance(schema[name], Names) for name in names}
     if left_out := ", ".join(repr(name) for name, is_left in is_open.items() if is_left):
         warn(f"columns without public values are not used: {left_out}. List their values first")
@@ -133,7 +133,7 @@ def _objects(cells: Any) -> pd.Series:
 
 
 def _at_least_one(blocks: Iterable[Any], empty: Any) -> Iterator[Any]:
-    """Iterate over blocks, or over an empty one if there are none."""
+    """Yield the blocks, or the given empty block if there are none."""
     block = None
     for block in blocks:
         yield block

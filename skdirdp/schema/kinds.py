@@ -343,7 +343,7 @@ class _Ordered(Kind):
 
     @cached_property
     def inner_edges(self) -> np.ndarray:
-        """Borders between bins, as codes; a border belongs to the bin above it."""
+        """Edges between bins, as codes; an edge belongs to the bin above it."""
         if isinstance(self.bins, tuple):
             return self._codes_of_edges(self.bins)
         first, last = self._range
@@ -357,7 +357,7 @@ class _Ordered(Kind):
         """Return this kind if every bin has values."""
         edges = np.ceil(self.inner_edges) if self.is_discrete else self.inner_edges
         if not (np.diff(edges, prepend=self._range[0]) > 0).all():
-            raise ValueError("bins must be increasing borders within the bounds")
+            raise ValueError("bins must be increasing edges within the bounds")
         return self
 
     @property
@@ -426,7 +426,7 @@ class _Ordered(Kind):
         missing = cells == self._n_bins
         cells = np.where(missing, 0, cells)
         starts = np.append(first, self.inner_edges)
-        # The last whole number of a bin lies below the next border.
+        # The last whole number of a bin lies below the next edge.
         ends = np.append(
             np.ceil(self.inner_edges) - 1 if self.is_discrete else self.inner_edges, last
         )
@@ -457,7 +457,7 @@ def _check_bins(bins: Any, check_edge: Any) -> int | tuple[Any, ...] | None:
             raise ValueError(f"bins must be at least 1 and at most 1000000; got {bins}")
         return int(bins)
     if isinstance(bins, str | bytes) or not isinstance(bins, Iterable):
-        raise ValueError("bins must be a number of bins, or a list of the borders between them")
+        raise ValueError("bins must be a number of bins, or a list of the edges between them")
     return tuple(check_edge(edge) for edge in bins)
 
 
@@ -500,7 +500,7 @@ class Numbers(_Ordered):
 
         def check_edge(edge: Any) -> float:
             if not _is_number(edge) or not low < edge <= high:
-                raise ValueError("bins must be increasing borders within the bounds")
+                raise ValueError("bins must be increasing edges within the bounds")
             return convert(edge) if float(edge).is_integer() else float(edge)
 
         edges = _check_bins(bins, check_edge)
@@ -608,12 +608,12 @@ class Dates(_Ordered):
         low, high = (_check_time(bound, format) for bound in (low, high))
         kind = cls(low, high, resolution, format, missing=bool(missing))
         if not kind._range[0] < kind._range[1]:
-            raise ValueError("bounds must be two different dates in their order")
+            raise ValueError("bounds must be two different dates, the earlier first")
 
         def check_edge(edge: Any) -> datetime:
             edge = _check_time(edge, format)
             if not low < edge <= high:
-                raise ValueError("bins must be increasing borders within the bounds")
+                raise ValueError("bins must be increasing edges within the bounds")
             return edge
 
         edges = _check_bins(bins, check_edge)

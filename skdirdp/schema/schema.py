@@ -166,8 +166,8 @@ class Schema:
         whole : bool, default=None
             Whether the numbers are whole. If None, they are if both bounds are integers.
         bins : int or list of float, default=None
-            Number of bins of equal width, or the borders between bins, for estimators that count
-            categories. A border belongs to the bin above it. If None, 10.
+            Number of bins of equal width, or the edges between bins, for estimators that count
+            categories. An edge belongs to the bin above it. If None, 10.
         missing : bool, default=True
             Whether missing values have a code of their own.
 

@@ -125,8 +125,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         Public number of records, used to plan the steps. If None, the actual number is used
         if it is public. Otherwise it is released with one percent of the budget.
     max_weight : float, default=None
-        Public bound on `sample_weight`. If None, the bound is 1 or, if larger, the largest
-        weight, with a warning.
+        Public bound on `sample_weight`. If None, the bound is 1 or the largest weight,
+        whichever is larger; a weight above 1 causes a warning.
     max_rows : int, default=1
         Public bound on the number of records per person; a person's records are protected together.
         If `groups` is passed to `fit`, only the first `max_rows` records of each person are
@@ -426,8 +426,8 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
                 found = releases.release_residuals(sums, n_merged, n_sampled, share)
                 estimate = estimate.step(covariance, found)
         self._set_model(estimate.model, tables, estimate.variances)
-        shares = zip(columns, tables.cell_shares(), strict=True)
-        warn_of_missing({c.name: share[-1] for c, share in shares if c.kind.missing})
+        by_column = zip(columns, tables.cell_shares(), strict=True)
+        warn_of_missing({c.name: share[-1] for c, share in by_column if c.kind.missing})
 
     def _release_size(
         self, releases: Releases, n_public: float | None, n_rows: int

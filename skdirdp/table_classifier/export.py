@@ -56,8 +56,8 @@ def linear_pipeline(
             sample[name] = [0.0, 1.0]
         steps.append((str(name), encoder, [name]))
     encoder = ColumnTransformer(steps).fit(pd.DataFrame(sample))
-    for name, borders in edges.items():
-        encoder.named_transformers_[str(name)][-1].bin_edges_[0] = np.array(borders)
+    for name, bin_edges in edges.items():
+        encoder.named_transformers_[str(name)][-1].bin_edges_[0] = np.array(bin_edges)
     linear, coef = LogisticRegression(), np.vstack(effects).T
     linear.classes_, linear.n_features_in_ = classes, coef.shape[1]
     linear.coef_, linear.intercept_ = coef, intercept

@@ -30,13 +30,13 @@ _MERGE = 2.0
 _CONDITION = 1e-3
 # Relative increase in the Hessian's diagonal. The Hessian is approximate; full steps would diverge.
 _DAMPING = 1.0
-# Each class has a step of its own. The matrix diag(p) - p p^T of class probabilities p is at most
-# this multiple of diag(p * (1 - p)).
+# A separate step is computed for each class. The matrix diag(p) - p p^T of class probabilities p is
+# at most this multiple of diag(p * (1 - p)).
 _COUPLING = 2.0
 # Typical change in an effect in one Newton step.
 _STEP_SIZE = 0.1
 # A step is shortened if the derivative at its end is this many standard deviations below 0.
-_OVERSHOT = 2.0
+_OVERSHOOT = 2.0
 # Prior precision of the shift in the calibration.
 _CALIBRATION_PRIOR = 10.0
 _CALIBRATION_STEPS = 30
@@ -44,10 +44,10 @@ _CALIBRATION_STEPS = 30
 _SCALES = np.geomspace(0.005, 1.5, 200)
 # Bin edges of the logits in the calibration table, and the logit of the outermost bins.
 _LOGIT_EDGES = np.array([-4, -2.8, -2, -1.4, -0.9, -0.5, -0.2, 0.2, 0.5, 0.9, 1.4, 2, 2.8, 4])
-_LAST_LOGIT = 4.6
+_OUTER_LOGIT = 4.6
 # Wide bins, relative to the logit of the class shares, keyed by whether there are two classes.
 _WIDE_EDGES = {True: np.array([-3.0, -1.0, 1.0, 3.0]), False: np.array([1.0, 2.0, 3.5, 5.5])}
-_LAST_WIDE = {True: (-4.0, 4.0), False: (0.5, 6.5)}
+_OUTER_WIDE = {True: (-4.0, 4.0), False: (0.5, 6.5)}
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class AdditiveModel:
         for rows in row_blocks(len(scores), 1, _BLOCK_ROWS):
             block = scores[rows, 1:].T
             block[:] = intercept[1:, np.newaxis]
-            chosen = np.empty(block.shape[1])
+            buffer = np.empty(block.shape[1])
             for effects, cells in zip(self._differences, columns, strict=True):
                 positions = cells[rows].astype(np.intp)
                 for total, effect in zip(block, effects, strict=True):
                     # Positions are valid, and "clip" is faster than a check.
-                    total += effect.take(positions, out=chosen, mode="clip")
+                    total += effect.take(positions, out=buffer, mode="clip")
         return scores
 
     @cached_property
@@ -100,12 +100,12 @@ class AdditiveModel:
 
 @dataclass(frozen=True)
 class ClassTables:
-    """Noisy tables of classes by cells, one for each column, and the estimated counts."""
+    """Noisy class-by-cell tables, one for each column, and the estimated counts."""
 
     noisy: list[np.ndarray]  # of shape (n_classes, n_cells)
     sigma: float  # standard deviation of the noise
     counts: list[np.ndarray]  # positive estimates of the same shape
-    labels: tuple[np.ndarray, float] | None = None  # noisy class counts, and their noise
+    labels: tuple[np.ndarray, float] | None = None  # noisy class counts, and sigma
 
     @classmethod
     def from_noisy(
@@ -123,18 +123,18 @@ class ClassTables:
         tables = [NoisyTable(t, Noise(sigma**2), ("class", k)) for k, t in enumerate(noisy)]
         if labels is not None:
             tables.append(NoisyTable(labels[0], Noise(labels[1] ** 2), ("class",)))
-        found = [each.counts for each in estimate_counts(tables)]
-        return cls(list(noisy), sigma, found[: len(noisy)], labels)
+        estimates = [each.counts for each in estimate_counts(tables)]
+        return cls(list(noisy), sigma, estimates[: len(noisy)], labels)
 
     def combined(
         self, noisy: Sequence[np.ndarray], sigma: float, labels: tuple[np.ndarray, float]
     ) -> "ClassTables":
-        """Return the estimates from these tables and another release of the same tables."""
+        """Return new estimates, from these tables and another release of the same tables."""
         if self.sigma == 0 or sigma == 0:
             return self
-        own = sigma**2 / (self.sigma**2 + sigma**2)  # weights are inverse variances
-        both = [own * a + (1 - own) * b for a, b in zip(self.noisy, noisy, strict=True)]
-        return ClassTables.from_noisy(both, float(np.sqrt(own)) * self.sigma, labels)
+        weight = sigma**2 / (self.sigma**2 + sigma**2)  # weights are inverse variances
+        both = [weight * a + (1 - weight) * b for a, b in zip(self.noisy, noisy, strict=True)]
+        return ClassTables.from_noisy(both, float(np.sqrt(weight)) * self.sigma, labels)
 
     @property
     def n_records(self) -> float:
@@ -142,7 +142,7 @@ class ClassTables:
 
     @cached_property
     def class_shares(self) -> np.ndarray:
-        """Estimated shares of the classes, shrunk towards equal ones if class counts are noisy."""
+        """Estimated class shares, shrunk towards equal shares if class counts are noisy."""
         if self.labels is None:
             totals = np.mean([table.sum(axis=1) for table in self.counts], axis=0)
         else:
@@ -179,35 +179,40 @@ class ClassTables:
         for noisy, counts in zip(self.noisy, self.counts, strict=True):
             total = max(float(counts.sum()), 1.0)
             expected = np.outer(counts.sum(axis=1), counts.sum(axis=0)) / total
-            gap = noisy - expected
-            gap = gap - gap.mean(axis=0) - gap.mean(axis=1, keepdims=True) + gap.mean()
-            statistic += float((gap**2 / (self.sigma**2 + expected + 1e-9)).sum())
+            residual = noisy - expected
+            residual = (
+                residual
+                - residual.mean(axis=0)
+                - residual.mean(axis=1, keepdims=True)
+                + residual.mean()
+            )
+            statistic += float((residual**2 / (self.sigma**2 + expected + 1e-9)).sum())
             dof += (noisy.shape[0] - 1) * (noisy.shape[1] - 1)
         return (statistic - dof) / float(np.sqrt(2 * dof))
 
     def effect_variances(self) -> list[np.ndarray]:
         """Return the first-order variance of the naive Bayes effects that is due to the noise."""
-        found = []
+        variances = []
         for table in self.counts:
             relative = (self.sigma / (table.T + self.sigma + _SMOOTHING)) ** 2
             share = 1 / len(table)
             centred = (1 - 2 * share) * relative + share * relative.mean(axis=1, keepdims=True)
-            found.append(np.maximum(centred, 0.0))
-        return found
+            variances.append(np.maximum(centred, 0.0))
+        return variances
 
 
 def shrink_counts(noisy: np.ndarray, variance: float) -> np.ndarray:
     """Return positive estimates of counts with normal noise, shrunk towards their mean.
 
-    The prior of the counts is normal around their mean. The fraction of the noise in the variance
-    of the noisy counts has a prior density proportional to its inverse. Each count is replaced by
-    the mean of its posterior distribution, truncated to positive values.
+    The prior of the counts is normal around their mean. The prior density of the fraction of the
+    variance that is due to the noise is inversely proportional to that fraction. Each count is
+    replaced by the mean of its posterior distribution, truncated to positive values.
     """
-    gap = noisy - noisy.mean()
-    shape, half = (len(noisy) - 1) / 2, max(float(gap @ gap) / (2 * variance), 1e-9)
-    noise = shape / half * gammainc(shape + 1, half) / gammainc(shape, half)
-    mean = noisy.mean() + (1 - noise) * gap
-    deviation = np.sqrt(variance * max(1 - noise, 1e-9))
+    deviations = noisy - noisy.mean()
+    shape, half = (len(noisy) - 1) / 2, max(float(deviations @ deviations) / (2 * variance), 1e-9)
+    noise_fraction = shape / half * gammainc(shape + 1, half) / gammainc(shape, half)
+    mean = noisy.mean() + (1 - noise_fraction) * deviations
+    deviation = np.sqrt(variance * max(1 - noise_fraction, 1e-9))
     z = mean / deviation
     return mean + deviation * np.exp(-0.5 * z**2 - log_ndtr(z)) / np.sqrt(2 * np.pi)
 
@@ -260,7 +265,7 @@ class MergedCells:
 
     columns: list[int]  # positions of the columns
     groups: list[np.ndarray]  # group of each cell of these columns
-    profiles: np.ndarray  # shares of the groups of a column in each class, (n_groups, n_classes)
+    profiles: np.ndarray  # group shares in each class, of shape (n_groups, n_classes)
     class_shares: np.ndarray
 
     @classmethod
@@ -272,21 +277,21 @@ class MergedCells:
             merge_cells(noisy, counts, tables.sigma, is_ordered)
             for noisy, counts, is_ordered in zip(tables.noisy, tables.counts, ordered, strict=True)
         ]
-        found = {}
+        smoothed = {}
         for k, (group, counts) in enumerate(zip(groups, tables.counts, strict=True)):
             if group.max(initial=0) > 0:
                 merged = np.stack([np.bincount(group, row) for row in counts]).T + _SMOOTHING
-                found[k] = merged / merged.sum(axis=0)
+                smoothed[k] = merged / merged.sum(axis=0)
         shares = tables.class_shares
-        strength = {k: _strength(profile, shares) for k, profile in found.items()}
+        strength = {k: _strength(profile, shares) for k, profile in smoothed.items()}
         kept, n_cells = [], 0
-        for k in sorted(found, key=lambda k: -strength[k]):
-            if n_cells + len(found[k]) <= max_cells:
+        for k in sorted(smoothed, key=lambda k: -strength[k]):
+            if n_cells + len(smoothed[k]) <= max_cells:
                 kept.append(k)
-                n_cells += len(found[k])
+                n_cells += len(smoothed[k])
         kept.sort()
         n_classes = len(shares)
-        stacked = np.vstack([np.empty((0, n_classes)), *(found[k] for k in kept)])
+        stacked = np.vstack([np.empty((0, n_classes)), *(smoothed[k] for k in kept)])
         return cls(kept, [groups[k] for k in kept], stacked, shares)
 
     @cached_property
@@ -315,12 +320,12 @@ class MergedCells:
         pairs = zip(self.columns, self.groups, strict=True)
         return [group.astype(np.int32)[columns[k]] for k, group in pairs]
 
-    def spread(self, effects: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
+    def expand(self, effects: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
         """Expand the effects of groups to the cells of all columns."""
-        found = [np.zeros((size, effects.shape[1])) for size in sizes]
+        expanded = [np.zeros((size, effects.shape[1])) for size in sizes]
         for k, group, block in zip(self.columns, self.groups, self.blocks, strict=True):
-            found[k] = effects[block][group]
-        return found
+            expanded[k] = effects[block][group]
+        return expanded
 
 
 def _strength(profile: np.ndarray, class_shares: np.ndarray) -> float:
@@ -358,10 +363,10 @@ class Covariance:
         """Centre the noisy counts of pairs, and compute their covariance.
 
         The noise of a pair has standard deviation `sigma` / sqrt(product of the columns' weights).
-        The counts of a column with itself are not needed: they follow from the shares.
+        The diagonal blocks are not needed, because they follow from the shares.
         """
         shares = cells.shares
-        # The margins of a pair are known, and equal the margins of independent columns.
+        # The margins of a pair are known, and are the same as for independent columns.
         total = _centre_blocks(noisy / n_records - np.outer(shares, shares), cells)
         for b in cells.blocks:
             total[b, b] = np.diag(shares[b]) - np.outer(shares[b], shares[b])
@@ -390,11 +395,11 @@ class Covariance:
         factor = float(np.clip(gain / max(spread, gain, 1e-12), 0.5 / len(cells.columns), 1.0))
         ridge = values + self.noise + _CONDITION * values.max(initial=1e-12)
         error = scaled - factor * (within @ effects)
-        found = scale * (vectors @ ((vectors.T @ error) / ridge[:, np.newaxis]))
+        correction = scale * (vectors @ ((vectors.T @ error) / ridge[:, np.newaxis]))
         # If columns are independent, naive Bayes is correct, and a linear discriminant is worse.
-        found *= min(1.0, 2 * (1 - factor))
+        correction *= min(1.0, 2 * (1 - factor))
         middle = (cells.profiles + shares[:, np.newaxis]) / 2
-        return factor, -(middle * found).sum(axis=0), found
+        return factor, -(middle * correction).sum(axis=0), correction
 
     def newton_step(self, sums: "ResidualSums", stiffness: np.ndarray) -> "NewtonStep":
         """Return a regularised Newton step of the logistic regression on the merged cells.
@@ -419,13 +424,13 @@ class Covariance:
         curvature = given * (1 - given) * ratio[:, np.newaxis] * _COUPLING
         curvature = stiffness * np.clip(curvature, 0.005, 0.6)
         if n_classes == 2:  # both classes have the same curvature, and opposite gradients
-            found = [self._solve(curvature[:, 0], gradient[:, 0], sums.noise)] * 2
-            step = np.stack([found[0][0], -found[0][0]], axis=1)
+            solutions = [self._solve(curvature[:, 0], gradient[:, 0], sums.noise)] * 2
+            step = np.stack([solutions[0][0], -solutions[0][0]], axis=1)
         else:
             columns = zip(curvature.T, gradient.T, strict=True)
-            found = [self._solve(*column, sums.noise) for column in columns]
-            step = np.stack([each[0] for each in found], axis=1)
-        variance, shrinkage = (np.stack([each[i] for each in found], axis=1) for i in (1, 2))
+            solutions = [self._solve(*column, sums.noise) for column in columns]
+            step = np.stack([each[0] for each in solutions], axis=1)
+        variance, shrinkage = (np.stack([each[i] for each in solutions], axis=1) for i in (1, 2))
         step -= step.mean(axis=1, keepdims=True)
         spread = cells.class_shares * (1 - cells.class_shares)
         curvature = _COUPLING * level * spread / spread.sum()
@@ -436,7 +441,7 @@ class Covariance:
     def _solve(
         self, curvature: np.ndarray, gradient: np.ndarray, noise: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the step of one class, its variance, and the fraction of error that remains."""
+        """Return the step of one class, its variance, and the fraction of an error that remains."""
         shares, n_merged = self.cells.shares, len(self.cells.columns)
         root = np.sqrt(curvature)
         hessian = self.total * np.outer(root, root)
@@ -455,17 +460,17 @@ class Covariance:
 
 @dataclass(frozen=True)
 class ResidualSums:
-    """Noisy sums by merged cell, divided by the number of records."""
+    """Noisy sums over the records in each merged cell, divided by the number of records."""
 
-    residuals: np.ndarray  # of label indicator minus probability, (n_groups, n_classes)
-    uncertainty: np.ndarray  # of 1 minus the sum of squared probabilities, (n_groups,)
+    residuals: np.ndarray  # label indicator minus probability, (n_groups, n_classes)
+    uncertainty: np.ndarray  # 1 minus the sum of squared probabilities, (n_groups,)
     noise: float  # standard deviation of the noise
 
     def mean(self, blocks: Sequence[slice]) -> np.ndarray:
-        """Return the mean residual of each class, averaged over the estimates of all columns."""
+        """Return the mean residual of each class, averaged over the columns."""
         return np.mean([self.residuals[b].sum(axis=0) for b in blocks], axis=0)
 
-    def between(self, other: "ResidualSums", length: np.ndarray) -> "ResidualSums":
+    def interpolate(self, other: "ResidualSums", length: np.ndarray) -> "ResidualSums":
         """Interpolate linearly between these sums and the sums of another model."""
         residuals = (1 - length) * self.residuals + length * other.residuals
         part = float(length.mean())
@@ -495,7 +500,7 @@ class NewtonStep:
             for sums in (self.sums, after)
         )
         noise = after.noise * np.sqrt(np.square(self.effects).sum(axis=0))
-        is_too_long = (start > 0) & (end < -_OVERSHOT * noise)
+        is_too_long = (start > 0) & (end < -_OVERSHOOT * noise)
         return np.where(is_too_long, start / np.maximum(start - end, 1e-12), 1.0)
 
 
@@ -521,7 +526,7 @@ class Estimate:
         """Correct naive Bayes for the dependence between columns."""
         factor, intercept, effects = covariance.correction()
         model = replace(self.model.scaled(factor), intercept=np.log(self.class_shares))
-        model = model.add(intercept, covariance.cells.spread(effects, self._sizes))
+        model = model.add(intercept, covariance.cells.expand(effects, self._sizes))
         return replace(self, model=model, variances=[factor**2 * v for v in self.variances])
 
     def step(self, covariance: Covariance, sums: ResidualSums) -> "Estimate":
@@ -530,13 +535,13 @@ class Estimate:
         length = np.ones(len(self.class_shares))
         if last is not None:
             length = last.best_length(sums, cells.blocks)
-            effects = cells.spread((length - 1) * last.effects, self._sizes)
+            effects = cells.expand((length - 1) * last.effects, self._sizes)
             model = model.add((length - 1) * last.intercept, effects)
-            sums = last.sums.between(sums, length)
+            sums = last.sums.interpolate(sums, length)
         step = covariance.newton_step(sums, 1 / length)
-        model = model.add(step.intercept, cells.spread(step.effects, self._sizes))
-        remaining = cells.spread(step.shrinkage**2, self._sizes)
-        added = cells.spread(step.variance, self._sizes)
+        model = model.add(step.intercept, cells.expand(step.effects, self._sizes))
+        remaining = cells.expand(step.shrinkage**2, self._sizes)
+        added = cells.expand(step.variance, self._sizes)
         variances = [
             remaining[k] * variance + added[k] if k in cells.columns else variance
             for k, variance in enumerate(self.variances)
@@ -561,7 +566,8 @@ def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def softmax(scores: np.ndarray) -> np.ndarray:
-    """Return probabilities; with few classes, summing columns is faster than summing rows."""
+    """Return class probabilities."""
+    # With few classes, operations on columns are faster than on rows.
     largest = reduce(np.maximum, scores.T)
     shares = np.exp(scores - largest[:, np.newaxis])
     shares /= reduce(np.add, shares.T)[:, np.newaxis]
@@ -569,7 +575,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 
 
 def reference_probabilities(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return one class for each record, and its probability.
+    """Return a reference class for each record, and its probability.
 
     With two classes, this is the second class; with more, the most probable class.
     """
@@ -577,11 +583,11 @@ def reference_probabilities(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     n_classes = scores.shape[1]
     if n_classes == 2:
         return np.ones(len(scores), dtype=np.intp), probabilities[:, 1]
-    found = reduce(np.maximum, probabilities.T)
-    chosen = np.full(len(scores), n_classes - 1)
+    largest = reduce(np.maximum, probabilities.T)
+    reference = np.full(len(scores), n_classes - 1)
     for c in reversed(range(n_classes - 1)):
-        np.copyto(chosen, c, where=probabilities[:, c] == found)
-    return chosen, found
+        np.copyto(reference, c, where=probabilities[:, c] == largest)
+    return reference, largest
 
 
 @dataclass(frozen=True)
@@ -598,9 +604,9 @@ class LogitBins:
         is_binary = len(class_shares) == 2
         share = class_shares[1] if is_binary else float(np.square(class_shares).sum())
         centre = float(np.log(share) - np.log1p(-share))
-        edges, ends = _LOGIT_EDGES, (-_LAST_LOGIT, _LAST_LOGIT)
+        edges, ends = _LOGIT_EDGES, (-_OUTER_LOGIT, _OUTER_LOGIT)
         if wide:
-            edges, ends = _WIDE_EDGES[is_binary], _LAST_WIDE[is_binary]
+            edges, ends = _WIDE_EDGES[is_binary], _OUTER_WIDE[is_binary]
         middles = (edges[1:] + edges[:-1]) / 2
         offset = centre if wide else 0.0
         return cls(centre, edges + offset, np.array([ends[0], *middles, ends[1]]) + offset)
@@ -614,10 +620,10 @@ def calibrate(
     slope: float,
     class_shares: np.ndarray,
 ) -> AdditiveModel:
-    """Scale the scores towards the class shares, using a noisy table; shift them for two classes.
+    """Scale the scores towards the class shares; with two classes, also shift them.
 
     Row 1 of the table counts the records whose label is the class of `reference_probabilities`,
-    and row 0 the others, by bins of the logit. `slope` is the prior median of the scale. The
+    and row 0 the other records, by bin of the logit. `slope` is the prior median of the scale. The
     score function of logistic regression is linear in the counts, so its noise has mean 0.
     """
     distance = bins.logits - bins.centre
@@ -633,9 +639,9 @@ def calibrate(
 def _posterior_scale(
     distance: np.ndarray, centre: float, table: np.ndarray, sigma: float, slope: float
 ) -> float:
-    """Return the posterior median of the scale of logits at a distance from the centre.
+    """Return the posterior median of the factor that scales the distances from the centre.
 
-    At the best scale, the score function has mean 0, and its variance is due to noise and sampling.
+    At the true scale, the score function has mean 0, and its variance is due to noise and sampling.
     The prior is a half-Cauchy distribution with median `slope`.
     """
     share = expit(centre + np.outer(_SCALES, distance))
@@ -652,14 +658,14 @@ def _posterior_scale(
 
 def _posterior_shift(logits: np.ndarray, table: np.ndarray, sigma: float) -> float:
     """Return the posterior mode of a shift of all logits, by Newton's method."""
-    found = 0.0
+    shift = 0.0
     totals = np.maximum(table.sum(axis=0), 0.0)
     for _ in range(_CALIBRATION_STEPS):
-        share = expit(logits + found)
+        share = expit(logits + shift)
         information = float(totals @ (share * (1 - share)))
         variance = sigma**2 * float(((1 - share) ** 2 + share**2).sum())
         precision = _CALIBRATION_PRIOR * (1 + variance / max(information, 1e-3))
         gradient = float(((1 - share) * table[1] - share * table[0]).sum())
-        step = (gradient - precision * found) / (information + precision)
-        found += float(np.clip(step, -0.3, 0.3))
-    return found
+        step = (gradient - precision * shift) / (information + precision)
+        shift += float(np.clip(step, -0.3, 0.3))
+    return shift

@@ -42,7 +42,7 @@ from ..schema import (
     Records,
     Schema,
     kind_grid,
-    quantile_borders,
+    quantile_edges,
     type_and_value,
 )
 from .model import (
@@ -401,13 +401,13 @@ class Column:
         shares = shares + (1 - shares.sum()) / n_fine
         inner = np.clip(isotonic_regression(np.cumsum(shares)[:-1]).x, 0.0, 1.0)
         cdf = np.concatenate([[0.0], inner, [1.0]])
-        borders = quantile_borders(cdf, min(n_bins, n_fine))
-        bins = np.searchsorted(borders[1:-1], np.arange(len(noisy)), side="right")
-        bins[n_fine:] = len(borders) - 1  # missing values
+        edges = quantile_edges(cdf, min(n_bins, n_fine))
+        bins = np.searchsorted(edges[1:-1], np.arange(len(noisy)), side="right")
+        bins[n_fine:] = len(edges) - 1  # missing values
         return bins[cells]
 
     def inner_edges(self, bins: np.ndarray) -> np.ndarray:
-        """Return the borders between the bins of a numeric column."""
+        """Return the edges between the bins of a numeric column."""
         if self.grid is None:
             return self.kind.inner_edges + (self.kind.low if self.kind.whole else 0.0)
         return self.grid.edges[np.flatnonzero(np.diff(bins[: self.grid.n_bins])) + 1]
