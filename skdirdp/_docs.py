@@ -52,7 +52,8 @@ max_rows : int, default=1
     person are counted. Otherwise the bound is assumed to hold.
 postprocess : bool, default=True
     Whether to post-process the noisy counts, at no privacy cost: estimates borrow
-    strength from similar rows and shared margins. If False, each cell is used as drawn.
+    strength from similar rows and shared margins. If False, the noisy counts are used
+    as drawn.
 accountant : PrivacyAccountant, default=None
     Accountant that every fit charges before noise is drawn.
 label : str, default=None

@@ -49,7 +49,7 @@ class SecureGenerator:
         return words
 
     def _encrypt(self, n_blocks: int) -> None:
-        """Encrypt the next counter blocks, and append the result to the unused words."""
+        """Encrypt the next counter blocks and append the result to the unused words."""
         blocks = np.zeros((n_blocks, 2), np.uint64)
         blocks[:, 0] = np.arange(self._n_blocks, self._n_blocks + n_blocks)
         self._n_blocks += n_blocks

@@ -1,4 +1,4 @@
-"""Base classes of the private estimators, their release flow, and the report of a fit.
+"""Base classes of private estimators, the release process, and the report of a fit.
 
 An estimator computes counts, a `ReleasePlan` calibrates noise for them, and a `ReleaseContext`
 charges the accountant and draws the noise. Estimators do not compute privacy costs themselves.
@@ -40,7 +40,7 @@ from .reporting.pages import model_card, model_page, write
 from .reporting.statements import Claim, model_statement
 from .schema import MISSING_STATE, Categories, sort_values
 
-# Pickles of fitted models refer to Unit by this public module.
+# Pickles of fitted models refer to Unit through this public module.
 Unit.__module__ = __name__
 # State that stands for all values that occur in too few records.
 _OTHER_STATE = "other"
@@ -50,7 +50,7 @@ _OTHER_STATE = "other"
 class PrivacyReport(AttackBounds):
     """Privacy guarantee of a fit, and the mechanisms that provide it.
 
-    After `fit`, it is the attribute `privacy_` of every private estimator.
+    Every private estimator stores it in the attribute `privacy_` after `fit`.
 
     Parameters
     ----------
@@ -504,7 +504,7 @@ class CountingEstimator(PrivateEstimator):
         return self._release_context().known.get(name)
 
     def _declared_columns(self, found: int) -> int:
-        """Return the number of columns for calibration: the declared number, or else `found`."""
+        """Return the number of columns for calibration: the declared number, otherwise `found`."""
         declared = self._declared("n_columns")
         if declared is None:
             return found

@@ -167,7 +167,7 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _from_plain(value: Any, depth: int = 0) -> Any:
     if depth > _MAX_DEPTH:
-        raise ValueError("too deep")
+        raise ValueError("nested too deeply")
     if isinstance(value, list):
         return tuple(_from_plain(item, depth + 1) for item in value)
     if not isinstance(value, dict):
@@ -287,7 +287,7 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
     return spec
 
 
-# Key prefix of a charge that neither this ledger nor one with the same limit admitted.
+# Key prefix of a charge that was admitted neither by this ledger nor by one with the same limit.
 MERGED = "merged"
 # Key prefix of a charge that another ledger with the same limit admitted.
 COPIED = "copied"
@@ -295,7 +295,7 @@ COPIED = "copied"
 
 @dataclass(frozen=True)
 class Entry:
-    """Charge in a form independent of the ledger: with id 0 and the key in its original ledger.
+    """Charge, independent of the ledger that stores it: with id 0 and the key in its first ledger.
 
     All values are compared: two copies of a ledger may use the same key for different charges.
     """
@@ -382,6 +382,7 @@ def _digest(content: dict[str, Any]) -> str:
 
 
 def as_csv(accountant: Any) -> str:
+    """Return the history of a ledger as CSV."""
 
     def cell(value: Any) -> Any:
         if isinstance(value, datetime):
@@ -411,12 +412,13 @@ def _check_is_file(path: "str | PathLike[str]") -> None:
 def export_format(path: "str | PathLike[str]") -> str:
     """Return the export format for the extension of a file name."""
     _check_is_file(path)
-    end = Path(path).suffix.lower().removeprefix(".")
-    if end not in FORMATS:
+    extension = Path(path).suffix.lower().removeprefix(".")
+    if extension not in FORMATS:
         raise ValueError(
-            f"the name of an export must end in .json, which can be read back, or .csv; got {end!r}"
+            "the name of an export must end in .json, which can be read back, or .csv; "
+            f"got {extension!r}"
         )
-    return end
+    return extension
 
 
 def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry]]:

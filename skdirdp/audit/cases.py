@@ -45,7 +45,7 @@ class Case(NamedTuple):
     first, second : tuple
         Arguments of `fit` for each of the two data sets.
     score : callable or None
-        As in `audit`.
+        See `audit`.
     """
 
     estimator: Any
@@ -77,7 +77,7 @@ def predefined_case(
     Parameters
     ----------
     name : str
-        One of `case_names`.
+        One of the names that `case_names` returns.
     epsilon, delta : float, default=1.0, 1e-5
         Budget of the estimator. `PrivateDirichletPosterior` has no delta.
     adjacency : {"replace", "add_remove"}, default="replace"
@@ -316,7 +316,7 @@ def _network(adjacency: str, parameters: dict[str, Any]) -> Case:
 
 def _network_score(model: PrivateBayesNet) -> float:
     """Return the precision-weighted change in the released counts of both columns and the pair."""
-    # Counts are known only up to a factor, so an added record shows only relative to other cells.
+    # Counts are known only up to a factor, so an added record is visible only in ratios of counts.
     weights = np.full(_STATES, -1 / (_STATES - 1))
     if model.adjacency == "replace":
         weights = np.where(np.arange(_STATES) == 1, -1.0, 0.0)

@@ -37,7 +37,7 @@ def combine_margins(
     columns: Columns,
     n_records: float | None,
 ) -> NoisyTable:
-    """Combine all released tables that contain some columns into one noisy table of them.
+    """Combine all released tables that contain the given columns into one noisy table.
 
     The result is the average of the margins of these tables, weighted by the precision of their
     noise, which is public. Its noise is independent across cells, like that of each margin. If each
@@ -147,7 +147,7 @@ def _bins_within(name: Hashable, kind: Kind, bins: list, low: Any, high: Any) ->
 
 
 class TableQueries:
-    """Mixin with estimates and tests from released tables, by column and category.
+    """Mixin with estimates and tests based on released tables, by column and category.
 
     Subclasses provide the fitted attributes and `noisy_table`.
     """
@@ -156,7 +156,7 @@ class TableQueries:
     schema_: Any
 
     def noisy_table(self, *columns: Hashable) -> NoisyTable:
-        """Return the noisy table of some columns."""
+        """Return the noisy table of the given columns."""
         raise NotImplementedError
 
     def share(
@@ -167,7 +167,7 @@ class TableQueries:
         confidence: float = 0.95,
         population: bool = True,
     ) -> Estimate:
-        """Estimate the share of records in some categories.
+        """Estimate the share of records in the given categories.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class TableQueries:
         given : dict, default=None
             Condition on the records, as for `share`.
         reference : category, default=None
-            Category that all others are compared with. If None, the first category.
+            Category that all others are compared with. If None, the first category is used.
         confidence, population
             As for `share`.
 
@@ -337,9 +337,9 @@ class TableQueries:
         Parameters
         ----------
         column : column
-            Numbers, or categories that are numbers. Missing values are excluded. The interval
-            accounts for the unknown positions of numbers within their bins; bins that contain
-            a single whole number do not widen it.
+            Column of numbers, or of categories that are numbers. Missing values are excluded. The
+            interval accounts for the unknown positions of numbers within their bins; bins that
+            contain a single whole number do not widen it.
         given : dict or column, default=None
             As for `share`.
         confidence, population
@@ -368,9 +368,10 @@ class TableQueries:
         Parameters
         ----------
         column : column
-            Binned numbers. Missing values are excluded. The limits are bin edges.
+            Column of binned numbers. Missing values are excluded. The limits of the interval are
+            bin edges.
         q : float in (0, 1)
-            Probability of values below the quantile.
+            Probability of a value below the quantile, such as 0.5 for the median.
         given : dict or column, default=None
             As for `share`.
         confidence, population
@@ -514,7 +515,7 @@ class TableQueries:
         return inference.trend(self._without_missing(row, column), *values, **options)
 
     def _without_missing(self, *columns: Hashable) -> NoisyTable:
-        """Return the noisy table of some columns, without missing values."""
+        """Return the noisy table of the given columns, without missing values."""
         table = self.noisy_table(*columns)
         known: Any = (..., *(slice(len(self._values(name))) for name in columns))
         counts = table.counts[known]
@@ -525,7 +526,7 @@ class TableQueries:
     def _numeric_table(
         self, column: Hashable, given: Any
     ) -> tuple[NoisyTable, dict[str, Any], tuple[int, ...]]:
-        """Return a table of the records with a number, options, and the shape of the result."""
+        """Return the table without missing values, options, and the shape of the result."""
         query = _Query(self, column, given)
         condition = query.masks(given)
         shape = condition.shape[:-1]
@@ -588,7 +589,7 @@ def _unpack(estimate: Estimate, table: NoisyTable, shape: tuple[int, ...]) -> Es
 
 
 class _Query:
-    """Noisy table of all columns in some conditions, and the cells that each condition selects."""
+    """Noisy table of all columns that conditions refer to, and the cells that each one selects."""
 
     def __init__(self, tables: Any, *conditions: Any):
         self._schema = tables.schema_

@@ -68,7 +68,7 @@ class DirichletBernoulliNB(_NumericNaiveBayes):
 
     A fit releases the class counts and, for every class and feature, the numbers of records with
     and without the feature. Each record contributes to one count per feature. If each record has
-    only a few of many features, such as the words of a text, `max_total` reduces the noise. A fit
+    only a few of many features, such as words in a text, `max_total` reduces the noise. A fit
     then releases the share of each feature and how many of the `max_total` slots per record are
     filled. With infinite `epsilon`, the model is identical to that of `BernoulliNB`.
 

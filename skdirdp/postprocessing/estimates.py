@@ -25,31 +25,34 @@ from .mixture import (
     estimate_shares,
 )
 
-# Additional variable of the tables that indexes the draws.
+# Additional table variable that indexes the draws.
 _DRAW = object()
-# Gamma variables and divisors are positive.
+# Lower bound on gamma variables and divisors, which must be positive.
 _TINY = 1e-300
-# Counts that exceed the first number of standard deviations of the noise are moved by at most the
-# second. Chosen by `crosstab` on adult, credit_card and bank.
-_CLEAR, _MOST_MOVED = 3.0, 1.0
-# The low-rank part of the dependence has at most one dimension for this many categories: with more
-# it is fitted to the noise. Chosen by `crosstab` on adult, bank, credit_card, shopper and thyroid,
-# as the largest mean count, in standard deviations of the noise, at which it is used: above, tables
-# are their own best estimates.
+# Shrinkage changes noisy counts above the first threshold by at most the second. Both are in
+# standard deviations of the noise, and were chosen by `crosstab` on adult, credit_card and bank.
+_LARGE_COUNT, _MAX_CHANGE = 3.0, 1.0
+# Number of categories per dimension of the low-rank estimate of the dependence, which overfits the
+# noise if it has more dimensions, and largest mean count, in standard deviations of the noise, for
+# which it is used. With larger counts, the tables themselves are better estimates. Chosen by
+# `crosstab` on adult, bank, credit_card, shopper and thyroid.
 _CATEGORIES_PER_DIMENSION, _LARGEST_MEAN = 20, 16.0
-# Largest number of categories of all variables, which eigenvectors of this length bound: the cost
-# grows with its cube. Rounds of imputation, and least share relative to independent variables.
-_MOST_CATEGORIES, _ROUNDS, _LEAST_RATIO = 1000, 3, 1e-3
-# Share of the records that each category has at least when scores are standardised.
+# Maximum total number of categories of all variables (the cost of the eigendecomposition is cubic
+# in this number), number of rounds of imputation, and minimum ratio of an estimated share to the
+# share under independence.
+_MAX_CATEGORIES, _ROUNDS, _MIN_RATIO = 1000, 3, 1e-3
+# Share of the records that is added to each category before scores are standardised.
 _ROUNDING = 1e-9
-# Cost of the squared coefficients with which a table meets moments, for each record, and limits of
-# the iterations. With the cost, moments that no table has lead to the nearest table.
-_TILT_COST, _TILT_TOLERANCE, _MAX_TILTS = 1e-4, 1e-6, 50
+# L2 penalty per record on the coefficients of exponential tilting, tolerance of the gradient, and
+# maximum number of iterations. With the penalty, there is a solution even if no table has the
+# target moments.
+_TILT_PENALTY, _TILT_TOLERANCE, _MAX_TILTS = 1e-4, 1e-6, 50
 _MAX_EXPONENT = 200.0
-# Least variance by which features are standardised.
+# Minimum variance used to standardise features.
 _MIN_SPREAD = 1e-6
-# Limits on the combinations of categories that are counted together, and on the features of all
-# cells of a table: 20 draws of a table of 100 x 100 cells, with 2 million, take three seconds.
+# Maximum number of combinations of categories that are counted together, and maximum size of the
+# matrix of features by cells. For a table of 100 x 100 cells, this matrix has 2 million entries,
+# and 20 draws take three seconds.
 _MAX_JOINT, _MAX_FEATURES = 64, 5 * 10**6
 
 
@@ -70,7 +73,7 @@ class Scores:
 
     @classmethod
     def from_ranges(cls, values: np.ndarray, variances: np.ndarray, shares: np.ndarray) -> "Scores":
-        """Return scores of categories with these shares and variances of scores within them."""
+        """Return scores, given their mean and variance in each category and the category shares."""
         known = ~np.isnan(values)
         shares = np.maximum(shares, 0.0) * known
         shares = shares / max(float(shares.sum()), _TINY)
@@ -122,24 +125,24 @@ class TableEstimate:
     noise: Noise
 
     def limited(self) -> np.ndarray:
-        """Return the estimated counts, close to the noisy ones where these are clear of the noise.
+        """Return the estimated counts, but keep large noisy counts nearly unchanged.
 
-        Shrinkage decreases the sum of all errors, and may increase the largest one. Limits on what
-        shrinkage changes keep most of the gain, and bound that loss (Efron and Morris 1972).
+        Shrinkage decreases the sum of all errors but may increase the largest one. Limiting the
+        change keeps most of the gain and bounds this loss (Efron and Morris 1972).
         """
         noisy = self.noisy
         variances = cell_variances(noisy, self.variance, self.noise.per_count, noisy.mean())
         deviation = np.sqrt(variances)
-        most = _MOST_MOVED * deviation
-        near = np.clip(self.counts, noisy - most, noisy + most)
-        return np.where(noisy > _CLEAR * deviation, near, self.counts)
+        max_change = _MAX_CHANGE * deviation
+        limited = np.clip(self.counts, noisy - max_change, noisy + max_change)
+        return np.where(noisy > _LARGE_COUNT * deviation, limited, self.counts)
 
     def limits(self, confidence: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
         """Return confidence limits for the true share of each cell in its row.
 
         The limits depend on the distribution of the noise, but not on the prior, so they are valid
-        for any data. The limits of a cell and of its row sum are jointly valid with this
-        probability.
+        for any data. The limits of a cell and of its row sum are jointly valid with
+        probability `confidence`.
 
         Parameters
         ----------
@@ -177,9 +180,9 @@ def estimate_counts(
 ) -> list[TableEstimate]:
     """Estimate the true counts of the tables of a model.
 
-    Tables are made consistent on the margins that they share. Each table is then estimated from
-    coarse to fine: the last variable alone, given each of the other variables, and given all of
-    them. Each estimate is the pool for the rows of the next one.
+    Tables are made consistent on the margins that they share. Each table is then estimated in
+    three stages: the last variable alone, given each of the other variables, and given all of
+    them. The rows of each stage are shrunk towards a pool, the estimate of the previous stage.
 
     Parameters
     ----------
@@ -269,13 +272,13 @@ def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndar
 def low_rank_shares(
     tables: Sequence[NoisyTable], shares: Mapping[Hashable, np.ndarray], total: float
 ) -> list[np.ndarray] | None:
-    """Estimate the shares of all pair tables from the strongest dependences among all variables.
+    """Estimate the shares of all pair tables from a low-rank estimate of all dependencies.
 
     The differences between all tables and those of independent variables form a symmetric matrix
-    with a row for each category of each variable. Noise has the same variance in all of its d^2
-    cells, outside of the blocks of single variables. Eigenvalues of noise alone are at most
-    ``e = 2 s sqrt(d)``. Larger ones, y, are shrunk to ``sqrt(y^2 - e^2)``, which minimises the
-    squared error (Gavish and Donoho 2017). Blocks of single variables are imputed.
+    with a row for each category of each variable. The noise has the same standard deviation s in
+    all d x d cells, except in the blocks of single variables. The eigenvalues of the noise alone
+    are at most ``e = 2 s sqrt(d)``. Larger eigenvalues y are shrunk to ``sqrt(y^2 - e^2)``, which
+    minimises the squared error (Gavish and Donoho 2017). Blocks of single variables are imputed.
 
     Parameters
     ----------
@@ -290,15 +293,15 @@ def low_rank_shares(
     -------
     list of ndarray or None
         Positive shares of the cells of each table, which sum to 1. None if the tables are not all
-        pairs of at least three variables, if the noise is small, or if there are no dependences
-        beyond the noise.
+        pairs of at least three variables, if the noise is small, or if no dependence exceeds the
+        noise.
     """
     sizes = {name: len(each) for name, each in shares.items()}
     d = sum(sizes.values())
     pairs = {frozenset(table.axes) for table in tables}
     if (
         len(sizes) < 3
-        or d > _MOST_CATEGORIES
+        or d > _MAX_CATEGORIES
         or pairs != set(map(frozenset, combinations(sizes, 2)))
     ):
         return None
@@ -314,27 +317,27 @@ def low_rank_shares(
         row, column = (blocks[name] for name in table.axes)
         observed[row, column] = table.counts - total * np.outer(alone[row], alone[column])
         observed[column, row] = observed[row, column].T
-    most, edge = max(d // _CATEGORIES_PER_DIMENSION, 1), 2 * deviation * np.sqrt(d)
-    found = _low_rank(observed, owners[:, np.newaxis] == owners, most, edge)
+    max_rank, edge = max(d // _CATEGORIES_PER_DIMENSION, 1), 2 * deviation * np.sqrt(d)
+    found = _low_rank(observed, owners[:, np.newaxis] == owners, max_rank, edge)
     if found is None:
         return None
     joint = []
     for table in tables:
         row, column = (blocks[name] for name in table.axes)
         independent = np.outer(alone[row], alone[column])
-        cells = np.maximum(independent + found[row, column] / total, _LEAST_RATIO * independent)
+        cells = np.maximum(independent + found[row, column] / total, _MIN_RATIO * independent)
         joint.append(cells / cells.sum())
     return joint
 
 
 def _low_rank(
-    observed: np.ndarray, unknown: np.ndarray, most: int, edge: float
+    observed: np.ndarray, unknown: np.ndarray, max_rank: int, edge: float
 ) -> np.ndarray | None:
-    """Return a symmetric matrix of few shrunk eigenvalues; None if none is beyond the edge."""
+    """Return a low-rank matrix with shrunk eigenvalues; None if none of them exceeds `edge`."""
     found = np.zeros(observed.shape)
     for _ in range(_ROUNDS):
         values, vectors = np.linalg.eigh(np.where(unknown, found, observed))
-        largest = np.argsort(np.abs(values))[-most:]
+        largest = np.argsort(np.abs(values))[-max_rank:]
         kept = largest[np.abs(values[largest]) > edge]
         if not kept.size:
             return None
@@ -362,11 +365,11 @@ def draw_counts(
 ) -> list[np.ndarray]:
     """Draw samples of the true counts of tables, given the noisy counts.
 
-    A draw is a noisy table minus new noise: the confidence distribution of the true counts. The
-    tables of a draw are made consistent, and replaced by the nearest ones without negative
-    counts. That moves all associations towards 0 if many counts are small, so tables of variables
-    with scores are then changed to have the moments of the unbiased ones. Each result has a first
-    dimension for the draws. `total` is public, or None.
+    A draw is a noisy table minus new noise, so it follows the confidence distribution of the true
+    counts. The tables of a draw are made consistent and are replaced by the nearest ones without
+    negative counts. This biases all associations towards 0 if many counts are small, so tables of
+    variables with scores are then adjusted to the moments of the unbiased tables. The first
+    dimension of each result indexes the draws. `total` is the public number of records, or None.
     """
     # The draws are an additional variable of all tables, so each draw is consistent on its own.
     drawn = []
@@ -393,9 +396,9 @@ def _meet_moments(
 ) -> np.ndarray:
     """Return non-negative tables with the moments of the given ones.
 
-    Moments are the counts of each variable with scores, and of all others (together if they have
-    few combinations), the mean and the variance of the scores, and the covariances of scores with
-    each other and with the others.
+    The moments are the counts of each variable with scores, and of all others (together if they
+    have few combinations), the mean and the variance of the scores, and the covariances of scores
+    with each other and with the others.
     """
     tables, flat = _project_draws(draws), draws.reshape(len(draws), -1)
     if scores.keys().isdisjoint(axes):
@@ -413,7 +416,7 @@ def _meet_moments(
         )
         return tables
     features = [np.eye(len(margin.contrasts))[margin.categories] for margin in margins]
-    wanted = [margin.counts for margin in margins]
+    targets = [margin.counts for margin in margins]
     for first, second in pairs:
         left, right = first.contrasts[first.categories], second.contrasts[second.categories]
         products = (left[:, :, np.newaxis] * right[:, np.newaxis]).reshape(len(left), -1)
@@ -423,8 +426,8 @@ def _meet_moments(
         # this factor.
         factor = first.inflation * second.inflation
         features.append(products)
-        wanted.append(independent + factor * (flat @ products - independent))
-    tilted = _tilt(tables.reshape(flat.shape), np.hstack(features), np.hstack(wanted))
+        targets.append(independent + factor * (flat @ products - independent))
+    tilted = _tilt(tables.reshape(flat.shape), np.hstack(features), np.hstack(targets))
     return tilted.reshape(draws.shape)
 
 
@@ -472,40 +475,40 @@ class _Margin(NamedTuple):
         return self.counts @ self.contrasts
 
 
-def _tilt(tables: np.ndarray, features: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Multiply counts by exponentials of sums of features, so that these have the wanted sums.
+def _tilt(tables: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Tilt the counts exponentially so that the sums of the features equal the targets.
 
-    Of all tables with these sums, this one has the least divergence from the counts (Deville and
-    Särndal 1992). Each row is a table.
+    Of all tables with these sums, the result has the smallest divergence from the counts (Deville
+    and Särndal 1992). Each row is a table.
     """
     totals = tables.sum(axis=1, keepdims=True)
     shares = (tables / totals).mean(axis=0)
     centre = shares @ features
     scale = np.sqrt(np.maximum(shares @ (features - centre) ** 2, _MIN_SPREAD))
     features = np.column_stack([(features - centre) / scale, np.ones(len(features))])
-    wanted = np.column_stack([(wanted - totals * centre) / scale, totals])
+    targets = np.column_stack([(targets - totals * centre) / scale, totals])
     return np.array(
-        [_tilt_table(table, features, sums) for table, sums in zip(tables, wanted, strict=True)]
+        [_tilt_table(table, features, sums) for table, sums in zip(tables, targets, strict=True)]
     )
 
 
-def _tilt_table(counts: np.ndarray, features: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Tilt one table by Newton's method, with a small cost of the coefficients."""
+def _tilt_table(counts: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    """Tilt one table by Newton's method, with a small penalty on the coefficients."""
     total = float(counts.sum())
-    cost = _TILT_COST * total
+    penalty = _TILT_PENALTY * total
 
     def evaluate(slopes: np.ndarray) -> tuple[float, np.ndarray]:
         tilted = counts * np.exp(np.minimum(features @ slopes, _MAX_EXPONENT))
-        return float(tilted.sum() - slopes @ wanted + cost / 2 * slopes @ slopes), tilted
+        return float(tilted.sum() - slopes @ targets + penalty / 2 * slopes @ slopes), tilted
 
     slopes = np.zeros(features.shape[1])
     loss, tilted = evaluate(slopes)
     for _ in range(_MAX_TILTS):
-        gradient = tilted @ features - wanted + cost * slopes
+        gradient = tilted @ features - targets + penalty * slopes
         if np.abs(gradient).max() <= _TILT_TOLERANCE * total:
             break
         curvature = (features * tilted[:, np.newaxis]).T @ features
-        step = np.linalg.solve(curvature + cost * np.eye(len(slopes)), gradient)
+        step = np.linalg.solve(curvature + penalty * np.eye(len(slopes)), gradient)
         size, slope = 1.0, float(step @ gradient)
         new_loss, new = evaluate(slopes - step)
         while new_loss > loss - 1e-4 * size * slope and size > 1e-6:
@@ -514,7 +517,7 @@ def _tilt_table(counts: np.ndarray, features: np.ndarray, wanted: np.ndarray) ->
         if new_loss >= loss:
             break
         slopes, loss, tilted = slopes - size * step, new_loss, new
-    # The cost leaves a small difference.
+    # Because of the penalty, the sum differs slightly from the total.
     return tilted * (total / tilted.sum())
 
 
@@ -599,7 +602,7 @@ class _Stack:
         self.names = list(zip(*[table.table.axes for table in tables], strict=True))
         self._sums = self._counts.reshape(len(tables), -1).sum(axis=1)
         if total is None:
-            # The sum of a table is at least the standard deviation of its noise.
+            # An estimated total is never smaller than the standard deviation of its noise.
             self._totals = np.maximum(self._sums, np.sqrt(self._variance(())))
         else:
             self._totals = np.full(len(tables), float(total))

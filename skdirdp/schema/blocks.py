@@ -46,8 +46,8 @@ def has_type(X: Any, pattern: str) -> bool:
 def table_blocks(X: Any, columns: list[Any] | None = None) -> Iterator[Any]:
     """Yield the records of a table in one or more in-memory blocks.
 
-    A table in memory is yielded as one block, with all columns. For other tables, `columns` selects
-    columns.
+    A table in memory is yielded as one block, with all columns. For other tables, `columns` lists
+    the columns to read.
     """
     if has_type(X, _NARWHALS_TYPES):
         X = X.to_native()
@@ -90,11 +90,11 @@ def check_row_order(person: Hashable | None, X: Any) -> None:
 
 
 def columns_with_values(schema: Any, names: Iterable[Hashable]) -> list[Hashable]:
-    """Return the columns with public values; warn about excluded columns without public values."""
+    """Return the columns with public values, and warn about the others, which are not used."""
     is_open = {name: isinstance(schema[name], Names) for name in names}
-    if left_out := ", ".join(repr(name) for name, is_left in is_open.items() if is_left):
+    if left_out := ", ".join(repr(name) for name, is_excluded in is_open.items() if is_excluded):
         warn(f"columns without public values are not used: {left_out}. List their values first")
-    return [name for name, is_left in is_open.items() if not is_left]
+    return [name for name, is_excluded in is_open.items() if not is_excluded]
 
 
 def collect_columns(
@@ -210,7 +210,7 @@ def empty_table(X: Any) -> Any:
 
 
 def block_frame(block: Any) -> pd.DataFrame:
-    """Convert an Arrow batch to pandas; integers and booleans with missing values keep their type.
+    """Convert an Arrow batch to pandas, using nullable dtypes for integers and booleans with nulls.
 
     Other blocks are returned unchanged.
     """

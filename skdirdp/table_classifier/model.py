@@ -21,7 +21,7 @@ from ..postprocessing import NoisyTable, estimate_counts
 # epsilon from 0.1 to 3; docs/classifier.md shows the results.
 # Records are scored in blocks that fit into the cache.
 _BLOCK_ROWS = 1 << 14
-# Count that is added to each cell before logarithms are taken, as a mean over the classes.
+# Pseudocount added to each cell before taking logarithms, averaged over the classes.
 _SMOOTHING = 0.5
 # Cells are merged if the mean squared difference of their class profiles, in units of squared
 # standard errors, is at most this.
@@ -72,13 +72,13 @@ class AdditiveModel:
             for effects, cells in zip(self._differences, columns, strict=True):
                 positions = cells[rows].astype(np.intp)
                 for total, effect in zip(block, effects, strict=True):
-                    # Positions are valid, and "clip" is faster than a check.
+                    # The positions are valid, and mode="clip" is faster than a bounds check.
                     total += effect.take(positions, out=buffer, mode="clip")
         return scores
 
     @cached_property
     def _differences(self) -> list[np.ndarray]:
-        """Effects on each class relative to the first, of shape (n_classes - 1, n_cells)."""
+        """Effects of each class relative to the first, of shape (n_classes - 1, n_cells)."""
         return [np.ascontiguousarray((effect - effect[:, :1]).T[1:]) for effect in self.effects]
 
     def add(self, intercept: np.ndarray, effects: Sequence[np.ndarray]) -> "AdditiveModel":
@@ -89,7 +89,7 @@ class AdditiveModel:
         return AdditiveModel(slope * self.intercept, [slope * effect for effect in self.effects])
 
     def centred(self, shares: Sequence[np.ndarray]) -> "AdditiveModel":
-        """Return the same model with effects that have mean 0 over cells and over classes."""
+        """Return an equivalent model whose effects have mean 0 over cells and over classes."""
         intercept, effects = self.intercept, []
         for effect, share in zip(self.effects, shares, strict=True):
             mean = share @ effect
@@ -129,7 +129,7 @@ class ClassTables:
     def combined(
         self, noisy: Sequence[np.ndarray], sigma: float, labels: tuple[np.ndarray, float]
     ) -> "ClassTables":
-        """Return new estimates, from these tables and another release of the same tables."""
+        """Return new estimates from these tables and another release of the same tables."""
         if self.sigma == 0 or sigma == 0:
             return self
         weight = sigma**2 / (self.sigma**2 + sigma**2)  # weights are inverse variances
@@ -155,8 +155,8 @@ class ClassTables:
         return totals / totals.sum()
 
     def profiles(self) -> list[np.ndarray]:
-        """Return the shares of the cells of each column in each class, (n_cells, n_classes)."""
-        # With equal counts for all classes, cells without records would be evidence for rare ones.
+        """Return the cell shares of each column by class, of shape (n_cells, n_classes)."""
+        # If all classes had the same pseudocount, empty cells would be evidence for rare classes.
         added = _SMOOTHING * len(self.class_shares) * self.class_shares[:, np.newaxis]
         smooth = [table + added for table in self.counts]
         return [(table / table.sum(axis=1, keepdims=True)).T for table in smooth]
@@ -170,7 +170,7 @@ class ClassTables:
         return AdditiveModel(np.log(self.class_shares), effects)
 
     def evidence(self) -> float:
-        """Return the strength of dependence between columns and the class, in standard deviations.
+        """Return how strongly the class depends on the columns, in standard deviations.
 
         The test statistic is the sum of squared interactions, each divided by its variance due to
         noise and sampling. It has the mean and variance of a chi-square variable.
@@ -191,7 +191,7 @@ class ClassTables:
         return (statistic - dof) / float(np.sqrt(2 * dof))
 
     def effect_variances(self) -> list[np.ndarray]:
-        """Return the first-order variance of the naive Bayes effects that is due to the noise."""
+        """Return the variance of the naive Bayes effects due to the noise, to first order."""
         variances = []
         for table in self.counts:
             relative = (self.sigma / (table.T + self.sigma + _SMOOTHING)) ** 2
@@ -204,9 +204,9 @@ class ClassTables:
 def shrink_counts(noisy: np.ndarray, variance: float) -> np.ndarray:
     """Return positive estimates of counts with normal noise, shrunk towards their mean.
 
-    The prior of the counts is normal around their mean. The prior density of the fraction of the
-    variance that is due to the noise is inversely proportional to that fraction. Each count is
-    replaced by the mean of its posterior distribution, truncated to positive values.
+    The prior of the counts is normal and centred at their mean. The prior density of the fraction
+    of the variance that is due to the noise is inversely proportional to that fraction. Each count
+    is replaced by the mean of its posterior distribution, truncated to positive values.
     """
     deviations = noisy - noisy.mean()
     shape, half = (len(noisy) - 1) / 2, max(float(deviations @ deviations) / (2 * variance), 1e-9)
@@ -218,7 +218,7 @@ def shrink_counts(noisy: np.ndarray, variance: float) -> np.ndarray:
 
 
 def merge_cells(noisy: np.ndarray, counts: np.ndarray, sigma: float, ordered: bool) -> np.ndarray:
-    """Merge cells whose class profiles differ by no more than noise; return each cell's group.
+    """Merge cells whose class profiles differ by no more than the noise; return each cell's group.
 
     Adjacent cells are merged, the most similar first. Cells without an order are sorted along
     the direction in which their profiles differ most.
@@ -272,7 +272,7 @@ class MergedCells:
     def from_tables(
         cls, tables: ClassTables, ordered: Sequence[bool], max_cells: int
     ) -> "MergedCells":
-        """Merge the cells of each column; keep the strongest columns, up to `max_cells` cells."""
+        """Merge the cells of each column; keep the strongest ones, up to `max_cells` cells."""
         groups = [
             merge_cells(noisy, counts, tables.sigma, is_ordered)
             for noisy, counts, is_ordered in zip(tables.noisy, tables.counts, ordered, strict=True)
@@ -342,7 +342,7 @@ def _centre(effects: np.ndarray, shares: np.ndarray, class_shares: np.ndarray) -
 class Covariance:
     """Covariance of the indicators of merged cells, from noisy tables of pairs of columns.
 
-    Coordinates are multiplied by `scale`, so that the noise of all pairs is about equal.
+    Coordinates are multiplied by `scale`, so that all pairs have about the same noise variance.
     """
 
     cells: MergedCells
@@ -360,7 +360,7 @@ class Covariance:
         weights: np.ndarray,
         n_records: float,
     ) -> "Covariance":
-        """Centre the noisy counts of pairs, and compute their covariance.
+        """Centre the noisy counts of pairs and compute their covariance.
 
         The noise of a pair has standard deviation `sigma` / sqrt(product of the columns' weights).
         The diagonal blocks are not needed, because they follow from the shares.
@@ -401,10 +401,10 @@ class Covariance:
         middle = (cells.profiles + shares[:, np.newaxis]) / 2
         return factor, -(middle * correction).sum(axis=0), correction
 
-    def newton_step(self, sums: "ResidualSums", stiffness: np.ndarray) -> "NewtonStep":
+    def newton_step(self, sums: "ResidualSums", hessian_factor: np.ndarray) -> "NewtonStep":
         """Return a regularised Newton step of the logistic regression on the merged cells.
 
-        `stiffness` multiplies the Hessian.
+        The Hessian is multiplied by `hessian_factor`.
         """
         cells, shares = self.cells, self.cells.shares
         n_classes = len(cells.class_shares)
@@ -422,7 +422,7 @@ class Covariance:
         spread = (given * (1 - given)).sum(axis=1)
         ratio = uncertainty / np.maximum(spread, 0.02)
         curvature = given * (1 - given) * ratio[:, np.newaxis] * _COUPLING
-        curvature = stiffness * np.clip(curvature, 0.005, 0.6)
+        curvature = hessian_factor * np.clip(curvature, 0.005, 0.6)
         if n_classes == 2:  # both classes have the same curvature, and opposite gradients
             solutions = [self._solve(curvature[:, 0], gradient[:, 0], sums.noise)] * 2
             step = np.stack([solutions[0][0], -solutions[0][0]], axis=1)
@@ -441,7 +441,7 @@ class Covariance:
     def _solve(
         self, curvature: np.ndarray, gradient: np.ndarray, noise: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the step of one class, its variance, and the fraction of an error that remains."""
+        """Return the step for one class, its variance, and the remaining fraction of errors."""
         shares, n_merged = self.cells.shares, len(self.cells.columns)
         root = np.sqrt(curvature)
         hessian = self.total * np.outer(root, root)
@@ -481,7 +481,7 @@ class ResidualSums:
 
 @dataclass(frozen=True)
 class NewtonStep:
-    """Change in the model, and in the variance of its effects."""
+    """Change in the model and in the variance of its effects."""
 
     intercept: np.ndarray
     effects: np.ndarray
@@ -506,7 +506,7 @@ class NewtonStep:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Model after some steps, and the variances of its effects that are due to the noise."""
+    """Model after some steps, and the variances of its effects due to the noise."""
 
     model: AdditiveModel
     variances: list[np.ndarray]  # of the same shapes as the effects
@@ -560,7 +560,7 @@ def _centre_blocks(matrix: np.ndarray, cells: MergedCells) -> np.ndarray:
 
 
 def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return eigenvalues and eigenvectors; negative eigenvalues are noise and are set to 0."""
+    """Return eigenvalues and eigenvectors; negative ones are due to noise and are set to 0."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return np.maximum(values, 0.0), vectors
 
