@@ -727,3 +727,8 @@ def test_models_without_noisy_counts_have_no_tables():
     weighted = DirichletCategoricalNB(max_weight=1.0, random_state=0, **public)
     with pytest.raises(ValueError, match="without weights"):
         weighted.fit(X, y, sample_weight=np.full(20, 0.5)).noisy_tables()
+
+
+def test_estimates_of_different_lengths_are_not_combined():
+    with pytest.raises(ValueError, match=r"same number of estimates for each table; got \[2, 3\]"):
+        combine([np.ones(2), np.ones(3)], [np.ones(2), np.ones(3)])

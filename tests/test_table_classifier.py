@@ -1000,3 +1000,22 @@ def test_columns_without_declared_values_cause_a_warning():
         warnings.simplefilter("error")
         frame["code"] = frame["code"].map("{:03d}".format)
         PrivateTableClassifier(schema).fit(frame, y="label")
+
+
+def test_exported_columns_may_have_names_that_scikit_learn_reserves():
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"self": rng.random(500), "a__b": rng.integers(3, size=500)})
+    frame["label"] = rng.integers(2, size=500)
+    schema = Schema({"self": (0.0, 1.0), "a__b": [0, 1, 2], "label": [0, 1]})
+    model = PrivateTableClassifier(schema).fit(frame, y="label")
+    expected = model.predict_proba(frame)
+    found = model.to_sklearn().predict_proba(frame[["self", "a__b"]])
+    np.testing.assert_allclose(found, expected)
+
+
+def test_categories_of_several_types_are_not_exported():
+    frame = pd.DataFrame({"a": [1, 2, "other", 1] * 50, "label": [0, 1] * 100})
+    schema = Schema({"a": Schema.categories([1, 2, "other"]), "label": [0, 1]})
+    model = PrivateTableClassifier(schema).fit(frame, y="label")
+    with pytest.raises(ValueError, match=r"\['a'\] mix text and numbers"):
+        model.to_sklearn()

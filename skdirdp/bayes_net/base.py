@@ -158,6 +158,7 @@ class StateColumn:
     n_codes: int
     is_ordered: bool
     grid: None = None  # states are not binned again
+    has_missing: bool = False  # missing values are one of the states
 
     def labels(self, bins: np.ndarray) -> list[Hashable]:
         """Return the state codes."""

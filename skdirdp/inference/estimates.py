@@ -635,6 +635,12 @@ def combine(
     Estimate(0.222, low=0.1517, high=0.2923, confidence=0.95)
     """
     check_real("confidence", confidence, above=0, below=1)
+    sizes = {np.size(each) for each in values} if isinstance(values, list | tuple) else set()
+    if len(sizes) > 1:
+        raise ValueError(
+            "values must have the same number of estimates for each table; "
+            f"got {sorted(sizes)}. A number with missing values may have been read as categories"
+        )
     found = check_real_array("values", values)
     if found.ndim < 1 or len(found) < 2:
         raise ValueError(f"values must have at least two tables; got shape {found.shape}")

@@ -427,7 +427,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
                 estimate = estimate.step(covariance, found)
         self._set_model(estimate.model, tables, estimate.variances)
         by_column = zip(columns, tables.cell_shares(), strict=True)
-        warn_of_missing({c.name: share[-1] for c, share in by_column if c.kind.missing})
+        warn_of_missing({c.name: share[-1] for c, share in by_column if c.has_missing})
 
     def _release_size(
         self, releases: Releases, n_public: float | None, n_rows: int

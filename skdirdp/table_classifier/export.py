@@ -20,6 +20,24 @@ from .releases import Column
 _MISSING, _BELOW = -1e38, -1e37
 
 
+def _check_exportable(columns: Sequence[Column]) -> None:
+    """Raise an error for columns that the steps of scikit-learn cannot encode."""
+    dated = [column.name for column in columns if isinstance(column.kind, Dates)]
+    if dated:
+        raise ValueError(f"columns must be categories or numbers to be exported; {dated} are dates")
+    mixed = [
+        column.name
+        for column in columns
+        if isinstance(column.kind, Categories)
+        and len({isinstance(value, str) for value in column.kind.values}) > 1
+    ]
+    if mixed:
+        raise ValueError(
+            "columns must have categories of one type to be exported, because encoders of "
+            f"scikit-learn require it; {mixed} mix text and numbers"
+        )
+
+
 def linear_pipeline(
     columns: Sequence[Column],
     bins: Sequence[np.ndarray],
@@ -27,10 +45,9 @@ def linear_pipeline(
     classes: np.ndarray,
 ) -> Any:
     """Return an encoder of the columns, and a logistic regression on their categories and bins."""
-    dated = [column.name for column in columns if isinstance(column.kind, Dates)]
-    if dated:
-        raise ValueError(f"columns must be categories or numbers to be exported; {dated} are dates")
-    steps, effects, sample, edges = [], [], {}, {}
+    _check_exportable(columns)
+    steps: list[tuple[str, Any, list]] = []
+    effects, sample, edges = [], {}, {}
     intercept = model.intercept
     for column, groups, effect in zip(columns, bins, model.effects, strict=True):
         kind, name = column.kind, column.name
@@ -54,10 +71,11 @@ def linear_pipeline(
                 KBinsDiscretizer(len(edges[name]) - 1, encode="onehot-dense", strategy="uniform"),
             )
             sample[name] = [0.0, 1.0]
-        steps.append((str(name), encoder, [name]))
+        steps.append((f"column_{len(steps)}", encoder, [name]))
     encoder = ColumnTransformer(steps).fit(pd.DataFrame(sample))
-    for name, bin_edges in edges.items():
-        encoder.named_transformers_[str(name)][-1].bin_edges_[0] = np.array(bin_edges)
+    for _, fitted, (name,) in encoder.transformers_:
+        if name in edges:
+            fitted[-1].bin_edges_[0] = np.array(edges[name])
     linear, coef = LogisticRegression(), np.vstack(effects).T
     linear.classes_, linear.n_features_in_ = classes, coef.shape[1]
     linear.coef_, linear.intercept_ = coef, intercept

@@ -356,6 +356,11 @@ class Column:
         return not isinstance(self.kind, Categories)
 
     @property
+    def has_missing(self) -> bool:
+        """Whether the last category is for missing values."""
+        return self.kind.missing
+
+    @property
     def grid(self) -> FineGrid | None:
         """Fine bins, None for categories and public bins."""
         if not self.is_ordered or self.has_public_bins:

@@ -60,7 +60,7 @@ def test_verdicts_follow_the_numbers():
     claims = Crosstab().claims(pd.concat([error, covered, size]))
     table, least, most, within = claims
     assert not table.holds
-    assert table.found.startswith("1 of 2; 0.50 to 2.00")
+    assert table.found.startswith("1 of 2, 1 above by more than two standard errors; 0.50 to 2.00")
     assert least.holds
     assert most.holds
     assert not within.holds
