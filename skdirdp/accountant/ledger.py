@@ -289,13 +289,24 @@ class Ledger:
 
     @classmethod
     def create_or_open(
-        cls, path: Any, limit: schema.LimitParameters, **declared: str | None
+        cls,
+        path: "str | os.PathLike[str] | None",
+        limit: schema.LimitParameters,
+        *,
+        name: str | None = None,
+        adjacency: str | None = None,
+        unit: str | None = None,
     ) -> "Ledger":
         """Return the ledger at a path or address, or a temporary one, and create it if needed."""
-        # The declared values are the name, the adjacency and the unit of a new ledger.
         created = datetime.now(timezone.utc).isoformat()
-        _check_storable(tuple(declared.values()))
-        header = schema.Header(uuid.uuid4().hex, limit, created, **declared)  # type: ignore[arg-type]
+        _check_storable((name, adjacency, unit))
+        header = schema.Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
+        return cls._create_or_open(path, header)
+
+    @classmethod
+    def _create_or_open(
+        cls, path: "str | os.PathLike[str] | None", header: schema.Header
+    ) -> "Ledger":
         if path is None:
             folder = _TemporaryFolder()  # keeps the folder alive until the ledger refers to it
             storage: Storage = SQLiteStorage(folder.file, survives_power_loss=False)
