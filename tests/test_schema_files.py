@@ -200,7 +200,8 @@ def test_every_declaration_in_the_comments_of_a_draft_is_valid(tmp_path):
 
 def test_a_draft_has_a_blank_for_each_name_and_can_be_filled_in(tmp_path):
     with open(tmp_path / "t.csv", "w", newline="", encoding="utf-8-sig") as file:
-        csv.writer(file).writerows([ODD, ["secret"] * len(ODD)])
+        for row in (ODD, ["secret"] * len(ODD)):  # csv.writer of Python 3.10 refuses "\0"
+            file.write(",".join('"' + cell.replace('"', '""') + '"' for cell in row) + "\r\n")
     text = Schema.draft(tmp_path / "t.csv")
     assert "secret" not in text
     assert text == Schema.draft([name.replace("\0", "\ufffd") for name in ODD])
