@@ -420,7 +420,7 @@ class ReleaseContext:
     def __init__(self, budget: Budget):
         self.budget = budget
         self.is_private = budget.is_private
-        #: Public parameters that the previous step of a pipeline declares about its output.
+        #: Public parameters that the previous step of a pipeline declares for its output.
         self.known: dict[str, Any] = {}
 
     @staticmethod
@@ -500,7 +500,7 @@ class CountingEstimator(PrivateEstimator):
         return self._declared(parameter) if value is None else value
 
     def _declared(self, name: str) -> Any:
-        """Return a value that the previous pipeline step declares about its output, or None."""
+        """Return a value that the previous pipeline step declares for its output, or None."""
         return self._release_context().known.get(name)
 
     def _declared_columns(self, found: int) -> int:

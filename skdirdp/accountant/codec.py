@@ -295,7 +295,7 @@ COPIED = "copied"
 
 @dataclass(frozen=True)
 class Entry:
-    """Charge, independent of the ledger that stores it: with id 0 and the key in its first ledger.
+    """Charge in a ledger-independent form: its id is 0, and its key is that in its first ledger.
 
     All values are compared: two copies of a ledger may use the same key for different charges.
     """

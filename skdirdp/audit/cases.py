@@ -72,7 +72,7 @@ def predefined_case(
     adjacency: str = "replace",
     mechanism: str | None = None,
 ) -> Case:
-    """Return an estimator of this library with two worst-case neighbouring data sets.
+    """Return an estimator from this library with two worst-case neighbouring data sets.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def _pipeline(adjacency: str, parameters: dict[str, Any]) -> Case:
 
 
 class _NullAccountant:
-    """Accountant that ignores all charges, for the parties of an audit."""
+    """Accountant that ignores all charges, for the parties in an audit."""
 
     def charge(self, *args: Any, **kwargs: Any) -> None:
         """Ignore a charge."""

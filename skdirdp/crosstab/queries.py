@@ -555,10 +555,10 @@ def _numeric_axis(name: Hashable, kind: Kind) -> tuple[np.ndarray | None, np.nda
         return np.array(labels, dtype=float), None
     if not isinstance(kind, Numbers):
         raise ValueError(f"column {name!r} must contain numbers; got {kind.describe()}")
-    firsts = [getattr(label, "left", label) for label in labels]
+    starts = [getattr(label, "left", label) for label in labels]
     # Each whole number represents the unit interval around it.
     half = 0.5 if kind.is_discrete else 0.0
-    return None, np.append(np.array(firsts, dtype=float) - half, kind.high + half)
+    return None, np.append(np.array(starts, dtype=float) - half, kind.high + half)
 
 
 def _centres(kind: Kind) -> np.ndarray | None:
@@ -598,7 +598,7 @@ class _Query:
         self.table: NoisyTable = tables.noisy_table(*self.columns)
 
     def _columns(self, condition: Any) -> list[Hashable]:
-        """Return the columns of a condition: None, a dict, a column or a tuple of columns."""
+        """Return the columns of a condition (None, a dict, a column or a tuple of columns)."""
         if condition is None:
             return []
         if isinstance(condition, Mapping):

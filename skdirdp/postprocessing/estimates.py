@@ -30,12 +30,13 @@ _DRAW = object()
 # Lower bound on gamma variables and divisors, which must be positive.
 _TINY = 1e-300
 # Shrinkage changes noisy counts above the first threshold by at most the second. Both are in
-# standard deviations of the noise, and were chosen by `crosstab` on adult, credit_card and bank.
+# standard deviations of the noise, and were chosen with the `crosstab` experiment on adult,
+# credit_card and bank.
 _LARGE_COUNT, _MAX_CHANGE = 3.0, 1.0
 # Number of categories per dimension of the low-rank estimate of the dependence, which overfits the
 # noise if it has more dimensions, and largest mean count, in standard deviations of the noise, for
-# which it is used. With larger counts, the tables themselves are better estimates. Chosen by
-# `crosstab` on adult, bank, credit_card, shopper and thyroid.
+# which it is used. With larger counts, the tables themselves are better estimates. Chosen
+# with the `crosstab` experiment on adult, bank, credit_card, shopper and thyroid.
 _CATEGORIES_PER_DIMENSION, _LARGEST_MEAN = 20, 16.0
 # Maximum total number of categories of all variables (the cost of the eigendecomposition is cubic
 # in this number), number of rounds of imputation, and minimum ratio of an estimated share to the
@@ -380,18 +381,18 @@ def draw_counts(
             counts += (error / table.counts.size).reshape(-1, *[1] * table.counts.ndim)
         drawn.append(NoisyTable(counts, table.noise, (_DRAW, *table.axes)))
     return [
-        _meet_moments(each.counts, table.axes, scores or {})
+        _match_moments(each.counts, table.axes, scores or {})
         for each, table in zip(make_consistent(drawn), tables, strict=True)
     ]
 
 
 def _project_draws(draws: np.ndarray) -> np.ndarray:
-    """Return the nearest tables without negative counts, along the first dimension."""
+    """Return, for each table along the first dimension, the nearest one without negative counts."""
     flat = draws.reshape(len(draws), -1)
     return project_counts(flat, np.maximum(flat.sum(axis=1), 1.0)).reshape(draws.shape)
 
 
-def _meet_moments(
+def _match_moments(
     draws: np.ndarray, axes: Sequence[Hashable], scores: Mapping[Hashable, Scores]
 ) -> np.ndarray:
     """Return non-negative tables with the moments of the given ones.
@@ -411,8 +412,8 @@ def _meet_moments(
     )
     if n_features * flat.shape[1] > _MAX_FEATURES:
         warn(
-            f"the table of {', '.join(map(str, axes))} has too many cells to keep the covariances "
-            "of its draws; effects of its numbers are biased towards 0"
+            f"the table of {', '.join(map(str, axes))} has too many cells to preserve the "
+            "covariances of its draws; effects of its numeric columns are biased towards 0"
         )
         return tables
     features = [np.eye(len(margin.contrasts))[margin.categories] for margin in margins]
@@ -444,7 +445,7 @@ def _find_margins(
 
 
 class _Margin(NamedTuple):
-    """Non-negative counts of one or more variables of several draws of a table."""
+    """Non-negative counts of one or more variables, in several draws of a table."""
 
     counts: np.ndarray  # by draw and category
     contrasts: np.ndarray  # scores of each category, or indicators
@@ -525,8 +526,8 @@ def _denoise(table: NoisyTable, n_draws: int, generator: np.random.Generator) ->
     """Return noisy counts minus fresh noise, of shape (n_draws, ...)."""
     noise, shape = table.noise, (n_draws, *table.counts.shape)
     if noise.per_count:
-        # The noisy counts are gamma variables of shape r x + alpha. Draw shapes for which the
-        # observed variable is a uniformly distributed quantile.
+        # The noisy counts are gamma variables with shape r x + alpha. Draw uniform probabilities,
+        # and find the shapes for which the observed variables are the corresponding quantiles.
         r = 1 / noise.per_count
         alpha = noise.variance * r**2
         observed = np.broadcast_to(np.maximum(r * table.counts + alpha, _TINY), shape)
@@ -582,7 +583,7 @@ def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
 
 
 class _Stack:
-    """Consistent tables of the same shape and noise, stacked along the first dimension."""
+    """Consistent tables with the same shape and noise, stacked along the first dimension."""
 
     def __init__(
         self,

@@ -272,7 +272,7 @@ class MergedCells:
     def from_tables(
         cls, tables: ClassTables, ordered: Sequence[bool], max_cells: int
     ) -> "MergedCells":
-        """Merge the cells of each column; keep the strongest ones, up to `max_cells` cells."""
+        """Merge cells; keep the columns with the strongest effects, up to `max_cells` cells."""
         groups = [
             merge_cells(noisy, counts, tables.sigma, is_ordered)
             for noisy, counts, is_ordered in zip(tables.noisy, tables.counts, ordered, strict=True)
@@ -308,7 +308,7 @@ class MergedCells:
 
     @cached_property
     def shares(self) -> np.ndarray:
-        """Shares of the groups of a column."""
+        """Share of each group within its column."""
         return self.profiles @ self.class_shares
 
     def strengths(self) -> np.ndarray:
@@ -551,10 +551,10 @@ class Estimate:
 
 def _centre_blocks(matrix: np.ndarray, cells: MergedCells) -> np.ndarray:
     """Subtract the row and column means within the block of each pair of columns."""
-    sizes, firsts = np.array(cells.sizes), cells.starts[:-1]
-    by_row = np.add.reduceat(matrix, firsts, axis=1) / sizes
-    by_column = np.add.reduceat(matrix, firsts, axis=0) / sizes[:, np.newaxis]
-    by_block = np.add.reduceat(by_row, firsts, axis=0) / sizes[:, np.newaxis]
+    sizes, starts = np.array(cells.sizes), cells.starts[:-1]
+    by_row = np.add.reduceat(matrix, starts, axis=1) / sizes
+    by_column = np.add.reduceat(matrix, starts, axis=0) / sizes[:, np.newaxis]
+    by_block = np.add.reduceat(by_row, starts, axis=0) / sizes[:, np.newaxis]
     spread = by_row - np.repeat(by_block, sizes, axis=0)
     return matrix - np.repeat(spread, sizes, axis=1) - np.repeat(by_column, sizes, axis=0)
 
