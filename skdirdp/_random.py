@@ -1,4 +1,4 @@
-"""Random generators for noise."""
+"""Random number generators for noise."""
 
 import os
 from numbers import Integral
@@ -16,7 +16,7 @@ _MIN_BLOCKS = 512
 
 
 class SecureGenerator:
-    """Random generator that uses AES-128 in counter mode, with a key from the operating system.
+    """Random number generator based on AES-128 in counter mode, keyed by the operating system.
 
     The random words are encrypted counter values 0, 1, ..., so they cannot be predicted from
     releases, and no two draws use the same counter value. A forked process draws its own key. A

@@ -1,4 +1,4 @@
-"""Base classes of private estimators, the release process, and the report of a fit.
+"""Base classes for private estimators, the release process, and the report of a fit.
 
 An estimator computes counts, a `ReleasePlan` calibrates noise for them, and a `ReleaseContext`
 charges the accountant and draws the noise. Estimators do not compute privacy costs themselves.
@@ -205,7 +205,7 @@ class PrivacyReport(AttackBounds):
 
 
 class PrivateEstimator(BaseEstimator):
-    """Base class of all private estimators.
+    """Base class for all private estimators.
 
     The guarantee of a fit depends on the order of its steps: everything that can fail is checked
     before the accountant is charged, the accountant is charged before noise is drawn, and a failed
@@ -227,7 +227,7 @@ class PrivateEstimator(BaseEstimator):
     @classmethod
     @cache
     def _get_param_names(cls) -> list[str]:
-        """Cache the parameter names: scikit-learn inspects the signature in every fit."""
+        """Cache the parameter names: scikit-learn inspects the signature on every fit."""
         return super()._get_param_names()
 
     def _release_context(self) -> "ReleaseContext":
@@ -451,7 +451,7 @@ class ReleaseContext:
         return plan.calibrated(self.budget)
 
     def release(self, plan: ReleasePlan) -> list[Release]:
-        """Charge the accountant, draw the tables, and set `privacy_` of the estimator."""
+        """Charge the accountant, draw the tables, and set `privacy_` on the estimator."""
         generator = None
         if plan.joint is not None:
             generator = plan.estimator._charge(*plan.joint.as_charge(), plan.unit)
@@ -466,7 +466,7 @@ _CURRENT: ContextVar[ReleaseContext | None] = ContextVar("_CURRENT", default=Non
 
 
 class CountingEstimator(PrivateEstimator):
-    """Base class of the estimators that release tables of counts."""
+    """Base class for estimators that release tables of counts."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **PrivateEstimator._parameter_constraints,
@@ -618,11 +618,11 @@ def select_categories(
 ) -> Categories:
     """Release the values that occur in enough records as states, and one state for all others.
 
-    `codes` contains the position of the value of each counted record in `distinct`, or a negative
-    number for a record without a value. Each value in `distinct` must occur.
+    `codes` contains, for each counted record, the position of its value in `distinct`, or a
+    negative number if it has no value. Each value in `distinct` must occur.
     """
     counts = count_cells(codes[codes >= 0], len(distinct))
-    # Noise on a count of 0 could publish a name that occurs in no counted record.
+    # Noise added to a count of 0 could reveal a name that occurs in no counted record.
     if not counts.all():
         raise AssertionError("a name that occurs in no counted record was about to be published")
     # An additional count without a name, so that the table is never empty.

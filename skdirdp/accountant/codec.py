@@ -71,7 +71,7 @@ def encode(mechanism: Any, unit: Unit | None = None) -> str:
     """Encode a mechanism or guarantee, and optionally its unit, losslessly as text."""
     if not _is_chargeable(mechanism):
         raise TypeError(
-            f"mechanism must be one of {', '.join(CHARGEABLE)}; got a {type(mechanism).__name__}. "
+            f"mechanism must be one of {', '.join(CHARGEABLE)}; got {type(mechanism).__name__}. "
             "For any other release, charge its privacy guarantee"
         )
     plain = _to_plain(mechanism)
@@ -79,7 +79,7 @@ def encode(mechanism: Any, unit: Unit | None = None) -> str:
         plain["unit"] = vars(unit)
     spec = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     if _decode(spec) != (mechanism, unit):
-        raise TypeError(f"a {type(mechanism).__name__} with these parameters cannot be stored")
+        raise TypeError(f"{type(mechanism).__name__} with these parameters cannot be stored")
     return spec
 
 
@@ -280,8 +280,8 @@ def encode_charge(mechanism: Any, unit: Unit | None, split: Split | None, header
         if is_person_level(header.adjacency) and not is_person_level(adjacency):
             message += (
                 f". The ledger protects all records of each {header.unit or PERSON}, but this "
-                "charge protects only single records. Pass groups to fit, or set max_rows; or use "
-                "a ledger with unit='record'. Nothing was charged or released"
+                "charge protects only individual records. Pass groups to fit, or set max_rows; or "
+                "use a ledger with unit='record'. Nothing was charged or released"
             )
         raise ValueError(message)
     return spec
@@ -295,7 +295,7 @@ COPIED = "copied"
 
 @dataclass(frozen=True)
 class Entry:
-    """Charge in a ledger-independent form: its id is 0, and its key is that in its first ledger.
+    """Charge in a ledger-independent form: its id is 0, and its key is the one in its first ledger.
 
     All values are compared: two copies of a ledger may use the same key for different charges.
     """

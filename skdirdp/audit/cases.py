@@ -1,4 +1,4 @@
-"""Worst-case neighbouring data sets for audits of the estimators of this library.
+"""Worst-case neighbouring data sets for audits of this library's estimators.
 
 The differing record attains all contribution bounds. The cells that it changes are otherwise empty
 or, if an attack sees only published attributes, contain so many records that no noisy count is
@@ -43,7 +43,7 @@ class Case(NamedTuple):
     estimator : estimator
         Estimator with its budget.
     first, second : tuple
-        Arguments of `fit` for each of the two data sets.
+        Arguments to `fit` for each of the two data sets.
     score : callable or None
         See `audit`.
     """

@@ -1,4 +1,4 @@
-"""Queries of released tables by column and category.
+"""Queries on released tables, by column and category.
 
 All released tables that contain the columns of a query are combined into one noisy table, and its
 categories select cells of this table. `skdirdp.inference` computes the estimates and tests.
@@ -468,7 +468,7 @@ class TableQueries:
     def goodness_of_fit(
         self, column: Hashable, probabilities: Any = None, **options: Any
     ) -> "TestResult":
-        """Test whether the categories of a column have given probabilities in the population.
+        """Test whether the categories of a column have the given probabilities in the population.
 
         Parameters
         ----------
@@ -589,7 +589,7 @@ def _unpack(estimate: Estimate, table: NoisyTable, shape: tuple[int, ...]) -> Es
 
 
 class _Query:
-    """Noisy table of all columns that conditions refer to, and the cells that each one selects."""
+    """Noisy table of all columns in some conditions, and the cells that each condition selects."""
 
     def __init__(self, tables: Any, *conditions: Any):
         self._schema = tables.schema_

@@ -273,7 +273,7 @@ def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndar
 def low_rank_shares(
     tables: Sequence[NoisyTable], shares: Mapping[Hashable, np.ndarray], total: float
 ) -> list[np.ndarray] | None:
-    """Estimate the shares of all pair tables from a low-rank estimate of all dependencies.
+    """Estimate the shares of all pairwise tables from a low-rank estimate of all dependencies.
 
     The differences between all tables and those of independent variables form a symmetric matrix
     with a row for each category of each variable. The noise has the same standard deviation s in
@@ -293,9 +293,9 @@ def low_rank_shares(
     Returns
     -------
     list of ndarray or None
-        Positive shares of the cells of each table, which sum to 1. None if the tables are not all
-        pairs of at least three variables, if the noise is small, or if no dependence exceeds the
-        noise.
+        Positive shares of the cells of each table, which sum to 1. None if the tables do not
+        cover all pairs of at least three variables, if the noise is small, or if no dependence
+        exceeds the noise.
     """
     sizes = {name: len(each) for name, each in shares.items()}
     d = sum(sizes.values())
@@ -609,7 +609,7 @@ class _Stack:
             self._totals = np.full(len(tables), float(total))
 
     def start(self, variables: Iterable[Posterior]) -> None:
-        """Set the estimates of the single variables."""
+        """Set the estimates of the individual variables."""
         *given, last = variables
         self._margins = [self._totals[:, np.newaxis] * shares for shares, _ in given]
         self._rows = self._margins[0] if given else self._totals[:, np.newaxis]
@@ -623,7 +623,7 @@ class _Stack:
         return self._cells((axis,), shares, np.zeros(1), self._totals, is_pool=True)
 
     def row_cells(self) -> list[Cells]:
-        """Return the row sums, whose pool is the product of the single variables' shares."""
+        """Return the row sums, whose pool is the product of the individual variables' shares."""
         if len(self._margins) < 2:
             return []
         rows = self._totals.reshape(-1, *[1] * len(self._margins))
@@ -649,7 +649,7 @@ class _Stack:
         ]
 
     def cells_given_all(self) -> list[Cells]:
-        """Return the last variable given all others; its pool has one factor per other variable."""
+        """Return the last variable given all others; its pool has one factor for each of them."""
         if len(self._margins) < 2:
             return []
         size = self._shape[-1]

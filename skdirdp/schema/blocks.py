@@ -83,9 +83,10 @@ def check_row_order(person: Hashable | None, X: Any) -> None:
     # counted.
     if person is not None and has_type(X, LAZY_FRAME_TYPES):
         raise TypeError(
-            "X must be in memory, a Dask collection or a PyArrow dataset if the schema declares "
-            "a person column; got a lazy frame. Its rows have no fixed order, so the first rows of "
-            "each person are not well defined. Collect it or write it to Parquet files"
+            "X must be in-memory data, a Dask collection or a PyArrow dataset if the schema "
+            "declares a person column; got a lazy frame. Its rows have no fixed order, so the "
+            "first rows of each person are not well defined. "
+            "Collect it or write it to Parquet files"
         )
 
 

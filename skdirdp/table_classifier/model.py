@@ -560,7 +560,7 @@ def _centre_blocks(matrix: np.ndarray, cells: MergedCells) -> np.ndarray:
 
 
 def _eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return eigenvalues and eigenvectors; negative ones are due to noise and are set to 0."""
+    """Return eigenvalues and eigenvectors; negative eigenvalues are due to noise and set to 0."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return np.maximum(values, 0.0), vectors
 
@@ -623,7 +623,7 @@ def calibrate(
     """Scale the scores towards the class shares; with two classes, also shift them.
 
     Row 1 of the table counts the records whose label is the class of `reference_probabilities`,
-    and row 0 the other records, by bin of the logit. `slope` is the prior median of the scale. The
+    and row 0 the other records, by logit bin. `slope` is the prior median of the scale. The
     score function of logistic regression is linear in the counts, so its noise has mean 0.
     """
     distance = bins.logits - bins.centre
