@@ -561,9 +561,9 @@ def test_an_analyst_cannot_charge_under_another_name(people, name):
         with ledger.writing() as transaction:
             transaction.append("kind", 1, None, None, user=user)
 
-    with pytest.raises(LedgerError, match="under the name of whoever makes it"):
+    with pytest.raises(LedgerError, match="under the name of the user who makes it"):
         append(analyst, "audra")
-    append(steward, "whoever it was in the ledger that is merged")
+    append(steward, "the user in the ledger that is merged")
     append(analyst, "ana")
 
 

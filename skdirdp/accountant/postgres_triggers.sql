@@ -13,7 +13,7 @@
         IF NEW.username IS DISTINCT FROM session_user AND NOT pg_has_role(session_user,
             (SELECT nspowner FROM pg_namespace WHERE nspname = 'skdirdp'), 'MEMBER')
         THEN
-            RAISE EXCEPTION 'a charge has to be under the name of whoever makes it';
+            RAISE EXCEPTION 'a charge must be recorded under the name of the user who makes it';
         END IF;
         UPDATE heads SET entries = NEW.id, hash = NEW.hash
         WHERE ledger = NEW.ledger AND entries = NEW.id - 1;
