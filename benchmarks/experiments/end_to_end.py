@@ -26,7 +26,7 @@ REPEATS = 10
 N_BINS = 10
 #: The part of epsilon that bins get. The classifier gets the rest, by exact composition.
 BINS_SHARE = 0.25
-#: No probability counts for less than this in a cross-entropy, whoever gave it: a single
+#: Smaller probabilities are raised to this in a cross-entropy, for every method: a single
 #: impossible event would outweigh all others.
 LEAST_PROBABILITY = 1e-6
 QUICK_DATA = ("breast_cancer",)

@@ -204,17 +204,12 @@ def _quantile(tail: float) -> float:
     return float(-ndtri(min(max(tail, 1e-300), 0.5)))
 
 
-def _share(gain: np.ndarray, loss: np.ndarray, if_empty: float) -> np.ndarray:
-    """Return gain / (gain + loss), after raising negative numbers to 0."""
-    gain, loss = np.maximum(gain, 0.0), np.maximum(loss, 0.0)
-    total = gain + loss
-    return np.divide(gain, total, out=np.full(gain.shape, if_empty), where=total > 0)
-
-
 def _shrunk_share(gain: np.ndarray, loss: np.ndarray, sigma: float) -> np.ndarray:
     """Return the share of the gain, shrunk to one half if the total is within the noise."""
     lacking = np.maximum(4 * sigma - (gain + loss), 0.0)
-    return _share(gain + lacking / 2, loss + lacking / 2, if_empty=0.5)
+    gain, loss = np.maximum(gain + lacking / 2, 0.0), np.maximum(loss + lacking / 2, 0.0)
+    total = gain + loss
+    return np.divide(gain, total, out=np.full(gain.shape, 0.5), where=total > 0)
 
 
 def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.ndarray:
