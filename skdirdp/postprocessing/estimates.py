@@ -438,10 +438,10 @@ def _find_margins(
     """Return the margin of each variable with scores, and of the others."""
     scored = [i for i, name in enumerate(axes) if name in scores]
     others = [i for i, name in enumerate(axes) if name not in scores]
-    margins = [_Margin.of(draws, [i], scores[axes[i]]) for i in scored]
+    margins = [_Margin.from_draws(draws, [i], scores[axes[i]]) for i in scored]
     if others and prod(draws.shape[i + 1] for i in others) <= _MAX_JOINT:
-        return [*margins, _Margin.of(draws, others, None)]
-    return margins + [_Margin.of(draws, [i], None) for i in others]
+        return [*margins, _Margin.from_draws(draws, others, None)]
+    return margins + [_Margin.from_draws(draws, [i], None) for i in others]
 
 
 class _Margin(NamedTuple):
@@ -454,7 +454,7 @@ class _Margin(NamedTuple):
     has_scores: bool
 
     @classmethod
-    def of(cls, draws: np.ndarray, kept: Sequence[int], scores: Scores | None) -> "_Margin":
+    def from_draws(cls, draws: np.ndarray, kept: Sequence[int], scores: Scores | None) -> "_Margin":
         shape = draws.shape[1:]
         cells = np.indices(shape).reshape(len(shape), -1)
         categories = np.ravel_multi_index(
