@@ -8,7 +8,7 @@ accountant records them. See ``docs/layout.md``.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0.dev0"
 
 # Module of each public name. A module is imported when one of its names is first used.
 _HOMES = {
