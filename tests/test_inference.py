@@ -30,7 +30,7 @@ from skdirdp.inference import (
     share,
     trend,
 )
-from skdirdp.inference.deviates import Groups, NoiseLaw, share_deviates
+from skdirdp.inference.deviates import Groups, NoiseDistribution, share_z_scores
 from skdirdp.inference.hypotheses import _tables_given_margins
 from skdirdp.mechanisms import (
     DirichletMechanism,
@@ -154,12 +154,12 @@ def test_near_zero_all_errors_are_allowed_above():
     assert below == pytest.approx(0.95, abs=1e-3)
 
 
-def test_deviates_of_few_counts_with_little_noise_are_exact():
+def test_z_scores_of_few_counts_with_little_noise_are_exact():
     x = np.arange(41)
     t, sigma = 0.07, 0.2
     noisy = np.array([[5.1, 34.9], [1.3, 38.7]])
     groups = Groups(noisy, np.ones((2, 2)), np.full(2, 40.0), np.zeros(2))
-    found = share_deviates(NoiseLaw(sigma=sigma), groups, np.full(2, t), True)
+    found = share_z_scores(NoiseDistribution(sigma=sigma), groups, np.full(2, t), True)
     weights = stats.binom.pmf(x, 40, t)
     for z, y in zip(found, noisy[:, 0], strict=True):
         exact = weights @ stats.norm.cdf((y - x) / (sigma / np.sqrt(2)))
@@ -171,7 +171,7 @@ def test_the_saddlepoint_approximates_the_tails_of_a_single_laplace_variable():
     for tail in (0.05, 0.025, 0.001):
         y = -np.log(2 * tail)
         groups = Groups(np.array([[y, 0.0]]), np.array([[1.0, 0.0]]), np.zeros(1), None)
-        z = share_deviates(NoiseLaw(b=1.0), groups, np.zeros(1), True)[0]
+        z = share_z_scores(NoiseDistribution(b=1.0), groups, np.zeros(1), True)[0]
         assert stats.norm.sf(z) == pytest.approx(tail, rel=0.05)
 
 

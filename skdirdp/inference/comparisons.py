@@ -34,11 +34,11 @@ _MIN_SIGNAL = 4.0
 
 
 class _Curve:
-    """Values of a share within its limits, with their deviates, decreasing along the last axis."""
+    """Values of a share within its limits, with their z-scores, decreasing along the last axis."""
 
     def __init__(self, tested: TestedShare, z: float):
         def accepts(share):
-            return np.abs(tested.deviate(share)) <= z
+            return np.abs(tested.z_score(share)) <= z
 
         low, high = (last_accepted(accepts, tested.value, end) for end in (0.0, 1.0))
         steps = np.linspace(0.0, 1.0, _TRACE // 2 + 1)[:, np.newaxis]
@@ -47,21 +47,21 @@ class _Curve:
         above = centre + steps * (high.reshape(1, -1) - centre)
         shape = tested.value.shape
         shares = np.concatenate([below, above])
-        found = [tested.deviate(each.reshape(shape)).ravel() for each in shares]
+        found = [tested.z_score(each.reshape(shape)).ravel() for each in shares]
         middle = _TRACE // 2
         # Accepted values need not be an interval; the curve is that of their hull.
         first = np.minimum.accumulate(np.maximum(found[:middle], 0.0))
         last = np.maximum.accumulate(np.minimum(found[middle:], 0.0)[::-1])[::-1]
         self.shares = np.where(tested.known.ravel(), shares, centre).T
-        self.deviates = np.concatenate([first, last]).T
+        self.z_scores = np.concatenate([first, last]).T
 
-    def share_at(self, deviate: np.ndarray) -> np.ndarray:
-        """Return the shares with given deviates, by linear interpolation."""
-        above = np.sum(self.deviates[:, np.newaxis] > deviate[..., np.newaxis], axis=-1)
-        right = np.clip(above, 1, self.deviates.shape[1] - 1)
-        z0, z1 = (np.take_along_axis(self.deviates, right - k, axis=1) for k in (1, 0))
+    def share_at(self, z_score: np.ndarray) -> np.ndarray:
+        """Return the shares with given z-scores, by linear interpolation."""
+        above = np.sum(self.z_scores[:, np.newaxis] > z_score[..., np.newaxis], axis=-1)
+        right = np.clip(above, 1, self.z_scores.shape[1] - 1)
+        z0, z1 = (np.take_along_axis(self.z_scores, right - k, axis=1) for k in (1, 0))
         t0, t1 = (np.take_along_axis(self.shares, right - k, axis=1) for k in (1, 0))
-        part = (z0 - deviate) / np.where(z0 > z1, z0 - z1, 1.0)
+        part = (z0 - z_score) / np.where(z0 > z1, z0 - z1, 1.0)
         return t0 + np.clip(part, 0.0, 1.0) * (t1 - t0)
 
 
@@ -77,7 +77,7 @@ def _compare(
 ) -> Estimate:
     """Return limits of a function that increases with a first share and decreases with a second.
 
-    Two deviates z1 and z2 are tested together: the limits are the extremes of the function where
+    Two z-scores z1 and z2 are tested together: the limits are the extremes of the function where
     ``z1^2 + z2^2 <= z^2``. For the counted records with Laplace noise, limits are quantiles of the
     function of two independent shares instead. `outermost` replaces values that are undefined.
     """
@@ -104,7 +104,7 @@ def _compare(
 def _extremes(first, second, function, z, outermost) -> tuple[np.ndarray, np.ndarray]:
     """Return the extremes of a function of two shares where ``z1^2 + z2^2 <= z^2``."""
     one, two = _Curve(first, z), _Curve(second, z)
-    rest = np.sqrt(np.maximum(z**2 - one.deviates**2, 0.0))
+    rest = np.sqrt(np.maximum(z**2 - one.z_scores**2, 0.0))
     high = function(one.shares, two.share_at(rest))
     low = function(one.shares, two.share_at(-rest))
     low = np.where(np.isnan(low), outermost[0], low).min(axis=-1)
@@ -112,12 +112,12 @@ def _extremes(first, second, function, z, outermost) -> tuple[np.ndarray, np.nda
 
 
 def _melded(first, second, function, z, outermost) -> tuple[np.ndarray, np.ndarray]:
-    """Return quantiles of a function of two independent shares with given deviates.
+    """Return quantiles of a function of two independent shares.
 
-    A share whose deviate is a standard normal variable has the confidence distribution of its
+    A share whose z-score is a standard normal variable has the confidence distribution of its
     test (Fay, Proschan and Brittain, 2015). If the errors of the shares do not depend on the
     shares, their difference then has exact quantiles. `_extremes` needs normal errors for that:
-    the squared deviate of a Laplace variable grows linearly in the tails, so an error that is
+    the squared z-score of a Laplace variable grows linearly in the tails, so an error that is
     split between two of them costs as little as one error in one of them.
     """
     reach = max(z, 2.0) + _BEYOND

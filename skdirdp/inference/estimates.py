@@ -18,7 +18,14 @@ from scipy.stats import t as student
 from .._validation import check_integer, check_real, check_real_array
 from ..mechanisms.base import Mechanism
 from ..mechanisms.tables import Noise
-from .deviates import Groups, NoiseLaw, mean_deviates, noise_variance, share_deviates, tilted
+from .deviates import (
+    Groups,
+    NoiseDistribution,
+    mean_z_scores,
+    noise_variance,
+    share_z_scores,
+    tilted,
+)
 
 # Points between an estimate and an end of its range at which tests are evaluated, and halvings
 # of the step between two of them. The limits are then within 4e-5 of the range of exact ones.
@@ -147,9 +154,9 @@ class NoisyTable:
         return Noise(variance / self.unit**2, per_count / self.unit, is_laplace)
 
     @property
-    def law(self) -> NoiseLaw:
+    def law(self) -> NoiseDistribution:
         """Distribution of the noise."""
-        return NoiseLaw.from_noise(self.noise)
+        return NoiseDistribution.from_noise(self.noise)
 
     def margin(self, *axes: int) -> np.ndarray:
         """Return the noisy counts summed over all other variables.
@@ -287,22 +294,22 @@ class TestedMean:
         return counts * (self.sampling + per_count) + noise
 
     def _test(self, mean):
-        """Return the deviate of a hypothesis, and whether tests can reject below and above."""
+        """Return the z-score of a hypothesis, and whether tests can reject below and above."""
         mean = np.clip(np.broadcast_to(mean, self.value.shape), self.least, self.most)
         p = self.distribution(mean)
         total = self._total(mean, p)
         reach = np.sqrt(self._variance(mean, p, total))
         groups = Groups(self.noisy, self.cells, total, self._corrected)
-        found = np.where(self.known, self._deviate(groups, mean, p), 0.0)
+        found = np.where(self.known, self._z_score(groups, mean, p), 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             return found, total * (mean - self.least) / reach, total * (self.most - mean) / reach
 
-    def _deviate(self, groups, mean, p):
-        ends = (self.least, self.most)
-        return mean_deviates(self.law, groups, self.values, mean, p, self.sampling, ends)
+    def _z_score(self, groups, mean, p):
+        bounds = (self.least, self.most)
+        return mean_z_scores(self.law, groups, self.values, mean, p, self.sampling, bounds)
 
-    def deviate(self, mean: Any) -> np.ndarray:
-        """Return the normal deviate of the noisy mean if the true mean is a given one."""
+    def z_score(self, mean: Any) -> np.ndarray:
+        """Return the z-score of the noisy mean if the true mean is `mean`."""
         return self._test(mean)[0]
 
     def sides(self, mean: Any, confidence: float) -> tuple[np.ndarray, np.ndarray]:
@@ -349,8 +356,8 @@ class TestedShare(TestedMean):
     def distribution(self, mean):
         return np.stack([mean, 1 - mean], axis=-1)
 
-    def _deviate(self, groups, mean, p):
-        return share_deviates(self.law, groups, mean, self.sampling)
+    def _z_score(self, groups, mean, p):
+        return share_z_scores(self.law, groups, mean, self.sampling)
 
 
 def last_accepted(

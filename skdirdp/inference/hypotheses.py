@@ -19,7 +19,7 @@ from ..accounting.worst_case import replaces
 from ..mechanisms.base import Mechanism
 from ..mechanisms.calibration import calibrate
 from ..numerics.rows import row_blocks
-from .deviates import NoiseLaw
+from .deviates import NoiseDistribution
 from .estimates import NoisyTable
 
 # Alternating steps of the fit of independent variables.
@@ -66,13 +66,15 @@ class TestResult:
             object.__setattr__(self, name, float(array) if array.ndim == 0 else array)
 
 
-def _draw(counts: np.ndarray, law: NoiseLaw, generator: np.random.Generator) -> np.ndarray:
+def _draw(
+    counts: np.ndarray, noise: NoiseDistribution, generator: np.random.Generator
+) -> np.ndarray:
     """Draw the noise of counts; for simulations only."""
-    if law.r > 0:
-        return (generator.gamma(law.r * counts + law.alpha) - law.alpha) / law.r
-    if law.b > 0:
-        return counts + generator.laplace(scale=law.b, size=counts.shape)
-    return counts + generator.normal(scale=law.sigma, size=counts.shape)
+    if noise.r > 0:
+        return (generator.gamma(noise.r * counts + noise.alpha) - noise.alpha) / noise.r
+    if noise.b > 0:
+        return counts + generator.laplace(scale=noise.b, size=counts.shape)
+    return counts + generator.normal(scale=noise.sigma, size=counts.shape)
 
 
 def _tables_given_margins(
