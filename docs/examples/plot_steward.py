@@ -67,7 +67,7 @@ print(model.privacy_)
 # 11:00, tables for a report
 # --------------------------
 #
-# Another analyst needs tables with confidence intervals. The intervals include the noise.
+# Another analyst needs tables with confidence intervals. The intervals account for the noise.
 
 wanted = [("rate_marriage", "affair"), ("religious", "affair"), ("occupation",)]
 tables = PrivateCrosstab(schema, tables=wanted, epsilon=1.0, accountant=accountant, label="tables")
