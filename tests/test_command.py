@@ -361,7 +361,7 @@ def test_an_output_error_is_one_line(action, study, capsys):
 def test_no_output_replaces_a_ledger_or_a_file_of_it(action, output, study, folder, capsys):
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     line = complaint(capsys, REFUSED, *action, "study.sqlite", "-o", output)
-    assert "would replace a" in line
+    assert "would overwrite a" in line
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert study.verify() == 3
 
@@ -376,7 +376,7 @@ def test_a_ledger_is_recognised_by_its_content(name, study, folder, capsys):
         PrivacyAccountant(path="other.sqlite").charge(MECHANISM)
         os.link("other.sqlite", name)
     before = Path(name).read_bytes()
-    assert "would replace a ledger" in complaint(
+    assert "would overwrite a ledger" in complaint(
         capsys, REFUSED, "export", "study.sqlite", "--format", "csv", "-o", name
     )
     assert Path(name).read_bytes() == before
@@ -388,7 +388,7 @@ def test_the_memory_of_a_ledger_that_is_gone_is_not_replaced(study, capsys):
     os.unlink("study.sqlite")
     for output in ("study.sqlite", "study.sqlite.lock", "study.sqlite-journal", "kept"):
         line = complaint(capsys, REFUSED, "report", "safe", "-o", output)
-        assert "would replace a" in line
+        assert "would overwrite a" in line
 
 
 def test_files_that_only_end_like_those_of_a_ledger_are_written(study, capsys):

@@ -396,9 +396,9 @@ def test_a_schema_may_be_json(folder):
         (("in.csv", "schema.toml"), "is also an input"),
         (("in.csv", "new.csv", "--report", "in.csv"), "is also an input"),
         (("in.csv", "new.csv", "--report", "new.csv"), "is also an input"),
-        (("in.csv", "ledger.sqlite"), "would replace a ledger"),
-        (("in.csv", "new.csv", "--report", "ledger.sqlite"), "would replace a ledger"),
-        (("in.csv", "ledger.sqlite.lock"), "would replace a file of the ledger"),
+        (("in.csv", "ledger.sqlite"), "would overwrite a ledger"),
+        (("in.csv", "new.csv", "--report", "ledger.sqlite"), "would overwrite a ledger"),
+        (("in.csv", "ledger.sqlite.lock"), "would overwrite a file of the ledger"),
     ],
 )
 def test_no_input_or_ledger_is_replaced_and_nothing_is_charged(arguments, message, folder, capsys):

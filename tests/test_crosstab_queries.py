@@ -332,5 +332,5 @@ def test_the_command_refuses_before_the_charge(folder, capsys, more, message):
 def test_the_command_replaces_no_input_and_no_ledger(folder, capsys):
     PrivacyAccountant(epsilon=10.0, delta=1e-5, path="index.html")
     assert run("-o", ".", "--ledger", "index.html") != 0
-    assert "would replace a ledger" in capsys.readouterr().err
+    assert "would overwrite a ledger" in capsys.readouterr().err
     assert PrivacyAccountant(path="index.html").history() == []

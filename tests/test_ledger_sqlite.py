@@ -840,7 +840,7 @@ def test_names_of_drafts_are_refused(path, tmp_path):
     with pytest.raises(LedgerError, match="reserved for new ledgers"):
         Ledger.create_or_open(name, LIMITS)
     Ledger.create_or_open(path, LIMITS)
-    with pytest.raises(ValueError, match="would replace a file of the ledger"):
+    with pytest.raises(ValueError, match="would overwrite a file of the ledger"):
         PrivacyAccountant().report(name)
 
 

@@ -38,7 +38,7 @@ from skdirdp.displays.privacy import evenly_spaced
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, JointMechanism
 from skdirdp.model_selection import PrivateGridSearchCV
 from skdirdp.reporting.pages import Markup, ledger_figure, profile_figure, tag
-from skdirdp.reporting.redact import looks_like_address, without_password
+from skdirdp.reporting.redact import looks_like_database_url, without_password
 from skdirdp.reporting.statements import (
     Claim,
     LedgerFacts,
@@ -567,7 +567,7 @@ def test_no_password_is_shown(address):
     ],
 )
 def test_names_like_addresses_are_recognised(name):
-    assert looks_like_address(name)
+    assert looks_like_database_url(name)
 
 
 @pytest.mark.parametrize(
@@ -589,7 +589,7 @@ def test_names_like_addresses_are_recognised(name):
     ],
 )
 def test_the_names_of_files_are_no_addresses(name):
-    assert not looks_like_address(name)
+    assert not looks_like_database_url(name)
 
 
 def test_searches_are_described_in_words():

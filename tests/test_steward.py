@@ -451,7 +451,7 @@ def test_an_accountant_does_not_write_over_its_own_ledger(tmp_path):
     privacy = model.fit([[1, 0], [0, 1]], [0, 1]).privacy_
     for write in (accountant.report, accountant.export, privacy.report):
         for path in (accountant.path, Path(accountant.path)):
-            with pytest.raises(ValueError, match="would replace a ledger"):
+            with pytest.raises(ValueError, match="would overwrite a ledger"):
                 write(path)
     assert accountant.verify() == 2
 

@@ -36,7 +36,7 @@ from ..accounting.worst_case import (
 )
 from ..mechanisms import JointMechanism, Mechanism
 from ..mechanisms.additive import SelectionMechanism
-from ..reporting.redact import looks_like_address
+from ..reporting.redact import looks_like_database_url
 from ..reporting.statements import visible
 from .schema import (
     PERSON,
@@ -405,7 +405,7 @@ FORMATS: dict[str, Callable[[Any], str]] = {"json": as_json, "csv": as_csv}
 
 
 def _check_is_file(path: "str | PathLike[str]") -> None:
-    if looks_like_address(os.fsdecode(path)):
+    if looks_like_database_url(os.fsdecode(path)):
         raise LedgerError("an export must be a file; the given path looks like a database URL")
 
 

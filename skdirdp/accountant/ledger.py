@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from itertools import count
 from typing import TYPE_CHECKING, Any, Union
 
-from ..reporting.redact import is_url, looks_like_address
+from ..reporting.redact import is_url, looks_like_database_url
 from . import schema
 from .codec import COPIED, MERGED, Entry, to_entries
 from .sqlite import SQLiteStorage
@@ -357,10 +357,10 @@ class Ledger:
 def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
     if not isinstance(path, str) or not is_url(path):
         path = os.fsdecode(path)
-        if looks_like_address(path):
+        if looks_like_database_url(path):
             # For example, `Path` replaces `//` by `/`. The path could contain a password.
             raise schema.LedgerError(
-                "the address of a database must be a string that begins with postgresql+psycopg://"
+                "the URL of a database must be a string that begins with postgresql+psycopg://"
                 "; got a path that looks like an address (hidden, as it may contain a password)"
             )
         return SQLiteStorage(os.path.realpath(path))

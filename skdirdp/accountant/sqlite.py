@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..reporting.redact import APPLICATION_ID, DRAFT, HEADER_BYTES, SQLITE_MAGIC, companion_of
+from ..reporting.redact import APPLICATION_ID, DRAFT_SUFFIX, HEADER_BYTES, SQLITE_MAGIC, ledger_of
 from . import schema
 
 try:
@@ -45,7 +45,7 @@ _UNKNOWN = ("-", 0, "-")  # content of a new lock
 _ROLLBACK_JOURNAL = b"\1\1"
 # The part of a message of SQLite that shows content of the file.
 _FILE_CONTENT = re.compile(r"( -)? (with text|unrecognized token:|near) .*", re.DOTALL)
-_MAX_NAME_BYTES = 255 - len(f"{DRAFT}-journal")  # the longest name next to the ledger
+_MAX_NAME_BYTES = 255 - len(f"{DRAFT_SUFFIX}-journal")  # the longest name next to the ledger
 _MISSING = (
     "the file does not exist. A temporary ledger ends with the process that created it; pass a "
     "path to the accountant to keep one. The charges cannot be recovered from here, so no new "
@@ -345,7 +345,7 @@ class SQLiteStorage:
             if exists:
                 # A lock must not be created next to a foreign file.
                 _check_format(self.location)
-            draft = self.location + DRAFT
+            draft = self.location + DRAFT_SUFFIX
             if os.path.exists(draft):  # left by a process that was killed
                 with self._lock.held(write=True):
                     _remove(draft)
@@ -359,7 +359,7 @@ class SQLiteStorage:
         with self._ledger_errors(), self._lock.held(write=True):
             if not os.path.exists(self.location):
                 self._check_free()
-                draft = self.location + DRAFT
+                draft = self.location + DRAFT_SUFFIX
                 try:
                     _write_empty(draft, header)
                     self._lock.store_head(header.identity, 0, schema.header_hash(header))
@@ -380,9 +380,11 @@ class SQLiteStorage:
                 f"a ledger with {known[1]} charges was here, and its file is gone; it is not "
                 f"replaced by an empty one. To start again, remove {self._lock.path}"
             )
-        if self.location.endswith(DRAFT):
-            raise schema.UnusableError(f"names that end in {DRAFT} are reserved for new ledgers")
-        ledger = companion_of(self.location)
+        if self.location.endswith(DRAFT_SUFFIX):
+            raise schema.UnusableError(
+                f"names that end in {DRAFT_SUFFIX} are reserved for new ledgers"
+            )
+        ledger = ledger_of(self.location)
         if ledger is not None:
             raise schema.UnusableError(f"the ledger {ledger} uses a file of this name")
         for ending in ("-journal", "-wal"):

@@ -21,7 +21,7 @@ from . import terminal
 from .terminal import EXIT_DAMAGED, EXIT_ERROR, EXIT_OK, EXIT_USAGE, Column, CommandError
 
 _LEDGER_HELP = (
-    "the file of the ledger, or the address of a database: "
+    "the file of the ledger, or the URL of a database: "
     "postgresql+psycopg://user@host/database (the password may come from $PGPASSWORD)"
 )
 _ROWS = 20

@@ -84,7 +84,7 @@ def add_fit_options(parser: argparse.ArgumentParser) -> None:
     about += "adding or removing one"
     relations = ("replace", "add_remove")
     parser.add_argument("--adjacency", choices=relations, default="replace", help=about)
-    parser.add_argument("--ledger", help="ledger to charge: a file, or the address of a database")
+    parser.add_argument("--ledger", help="ledger to charge: a file, or the URL of a database")
     parser.add_argument("--name", help="name of the ledger in a database")
     parser.add_argument("--label", help="label of the charge")
     parser.add_argument("--quiet", action="store_true", help="do not print progress")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from ..reporting.redact import is_url, looks_like_address, without_password
+from ..reporting.redact import is_url, looks_like_database_url, without_password
 from ..reporting.statements import visible
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_DAMAGED = 0, 1, 2, 3
@@ -46,7 +46,7 @@ def _database_address(argument: str) -> str:
     """Return the database URL or connection string in an argument, or an empty string."""
     option, equals, value = argument.partition("=")
     text = " ".join((value if option.startswith("-") and equals else argument).split())
-    return text if looks_like_address(text) else ""
+    return text if looks_like_database_url(text) else ""
 
 
 def _passwords(address: str) -> set[str]:

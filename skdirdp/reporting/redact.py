@@ -1,4 +1,4 @@
-"""Remove passwords from addresses, and check that outputs do not replace a ledger."""
+"""Remove passwords from database URLs, and check that outputs do not overwrite a ledger."""
 
 import os
 import re
@@ -11,22 +11,22 @@ APPLICATION_ID = 0x44697250
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
-#: Suffix of a ledger while it is created. Such a file is removed when the ledger is opened.
-DRAFT = ".skdirdp-draft"
-# Suffixes of the files that belong to a ledger: its lock, and the files of SQLite.
-_COMPANIONS = (".lock", "-journal", "-wal", "-shm", DRAFT)
+#: Suffix of a ledger file while it is being created. It is removed when the ledger is opened.
+DRAFT_SUFFIX = ".skdirdp-draft"
+# Suffixes of the files that belong to a ledger: its lock file, and SQLite's own files.
+_AUXILIARY_SUFFIXES = (".lock", "-journal", "-wal", "-shm", DRAFT_SUFFIX)
 _LOCK_CONTENT = re.compile(rb"\S{1,32} +\d{20} \S{1,64} +[0-9a-f]{16}\n")
 
 # The last @ of the authority ends the password, which may contain others.
 _IN_AUTHORITY = re.compile(r"(:/{1,2}[^:/?#@\s]*):[^\s]*@")
 _KEY = r"(?:pass(?:word|wd|phrase|file)?|pwd)"
 _IN_QUERY = re.compile(rf"(?i)({_KEY}\s*=\s*)('[^']*'|[^&\s]*)")
-_ADDRESS = re.compile(
+_DATABASE_URL = re.compile(
     rf"""(?isx)
-    ://                                            # a URL, also after a space
+    ://                                            # a URL, even after a space
     | postgres\w*(\+\w+)?:/.*@                     # a URL with one slash
     | ^[^\w./\\]*postgres(\w*(\+\w+)?:|.*@)
-    | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/               # of another database; a drive is one letter
+    | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/               # another URL with one slash; a Windows drive is one letter
     | ^(?![./~\\]|[a-z]:[/\\]).*:.*@               # user:password@host
     | ^\s*//[^/\\]*:.*@
     | (?:^|\s)["']*(host|hostaddr|port|dbname|user|service|sslmode)\s*=
@@ -41,43 +41,43 @@ def without_password(text: str) -> str:
 
 
 def is_url(path: str) -> bool:
-    """Return whether a ledger is in a database server rather than in a file."""
+    """Return whether a path is the URL of a database rather than the name of a file."""
     return re.match(r"[A-Za-z][\w+.-]*://", path) is not None
 
 
-def looks_like_address(path: str) -> bool:
-    """Return whether a file name looks like the address of a database, maybe with a password."""
-    return any(_ADDRESS.search(text) for text in (path, unquote(path)))
+def looks_like_database_url(path: str) -> bool:
+    """Return whether a name looks like the URL of a database, which may contain a password."""
+    return any(_DATABASE_URL.search(text) for text in (path, unquote(path)))
 
 
 def check_output(path: "str | PathLike[str]", inputs: "Iterable[str | PathLike[str]]" = ()) -> None:
-    """Raise a ValueError if writing a file would replace a ledger, its lock, or an input."""
+    """Raise a ValueError if writing a file would overwrite a ledger, its lock, or an input."""
     # A ledger is recognised by its content, not by its name.
     name = os.fsdecode(path)
-    if looks_like_address(name):
+    if looks_like_database_url(name):
         raise ValueError(
-            "the output must be a file; got a name that looks like the address of a database. "
-            "Give its folder too, such as ./, if it is a file"
+            "the output must be a file; got a name that looks like the URL of a database. "
+            "If it is a file, include its folder in the name, for example ./NAME"
         )
     target = os.path.realpath(name)
     if any(_is_same(target, other) for other in inputs):
         raise ValueError(f"the output {name} is also an input; choose another file")
-    ledger = companion_of(target)
+    ledger = ledger_of(target)
     if ledger is not None:
-        raise ValueError(f"the output {name} would replace a file of the ledger {ledger}")
+        raise ValueError(f"the output {name} would overwrite a file of the ledger {ledger}")
     if is_ledger(target) or _is_lock(f"{target}.lock"):
-        raise ValueError(f"the output {name} would replace a ledger and all its charges")
+        raise ValueError(f"the output {name} would overwrite a ledger and all its charges")
 
 
 def is_stream(path: "str | PathLike[str]") -> bool:
-    """Return whether a path is not a regular file, but for example a pipe or a terminal."""
-    # The real path of /dev/stdout does not exist if that is a pipe.
+    """Return whether a path exists but is not a regular file, for example a pipe or a terminal."""
+    # The real path of /dev/stdout does not exist if stdout is a pipe.
     return os.path.exists(path) and not os.path.isfile(path)
 
 
-def companion_of(path: str) -> str | None:
+def ledger_of(path: str) -> str | None:
     """Return the ledger that a lock or journal belongs to, or None."""
-    for ending in _COMPANIONS:
+    for ending in _AUXILIARY_SUFFIXES:
         ledger = path.removesuffix(ending)
         if ledger != path and (is_ledger(ledger) or _is_lock(f"{ledger}.lock")):
             return ledger
