@@ -213,7 +213,7 @@ def test_one_of_several_estimators_that_escapes_is_refused_before_the_charge(los
 
 
 class MakesItsOwn(TransformerMixin, BaseEstimator):
-    """Fits a private estimator that is none of its parameters."""
+    """Fits a private estimator that is not one of its parameters."""
 
     def fit(self, X, y=None):
         self.bins_ = bins().fit(X)
@@ -280,7 +280,7 @@ def test_shared_estimators_are_neither_released_nor_changed(epsilon):
     assert "_counts_" in vars(counting)
     assert len(counting.accountant) == 0
     shared = SameWhenCloned(4, encode="ordinal", bounds=(-4, 4), label="mine")
-    with pytest.raises(ValueError, match="none of its parameters"):
+    with pytest.raises(ValueError, match="not one of its parameters"):
         make_private_pipeline(shared, model(), epsilon=epsilon).fit(X, Y)
     assert (shared.label, shared.accountant) == ("mine", None)
     assert not hasattr(shared, "release_")
@@ -354,7 +354,7 @@ def everything_told(error):
     [
         (0, 1, "Nothing was charged", 0),
         (1, 1, "Nothing was charged", 0),
-        (1, 2, "The charge stays", 1),
+        (1, 2, "Any charge remains in the ledger", 1),
     ],
 )
 @pytest.mark.parametrize(

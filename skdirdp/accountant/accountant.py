@@ -53,7 +53,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         first release, such as a grid search, and the limit admits slightly more. None means
         True for a new ledger, and the stored value for an existing one.
     path : str or path-like, default=None
-        File, or address of a PostgreSQL database,
+        File, or URL of a PostgreSQL database,
         ``"postgresql+psycopg://user@host/database"``. An existing ledger is continued with its
         stored limit; passing another limit is an error. If None, the ledger is a temporary file
         that is removed when the process ends.
@@ -139,7 +139,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         Parameters
         ----------
         path : str or path-like
-            File, or address of a PostgreSQL database.
+            File, or URL of a PostgreSQL database.
         name : str, default=None
             Name of the budget in a database.
 
@@ -186,7 +186,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
 
     @property
     def path(self) -> str:
-        """File of the ledger, or address of its database without a password."""
+        """File of the ledger, or URL of its database without a password."""
         return self._ledger.path
 
     @property

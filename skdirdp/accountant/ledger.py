@@ -361,7 +361,7 @@ def open_storage(path: "str | os.PathLike[str]", name: str | None) -> Storage:
             # For example, `Path` replaces `//` by `/`. The path could contain a password.
             raise schema.LedgerError(
                 "the URL of a database must be a string that begins with postgresql+psycopg://"
-                "; got a path that looks like an address (hidden, as it may contain a password)"
+                "; got a path that looks like a URL (hidden, as it may contain a password)"
             )
         return SQLiteStorage(os.path.realpath(path))
     try:

@@ -29,7 +29,7 @@ from ..mechanisms import GaussianMechanism
 from ..mechanisms.calibration import calibrate_tables
 from ..mechanisms.sampling import check_platform
 from ..mechanisms.tables import ContributionBound, CountTable
-from ..pipeline.inputs import collect, find_schema, ids_by_schema, labels_by_name
+from ..pipeline.inputs import collect, find_schema, labels_by_name, person_ids_from_schema
 
 #: Values are rounded down to multiples of this, so that sums are exact.
 GRID = 2.0**-20
@@ -396,7 +396,7 @@ def score_mechanism(unit: Unit = RECORD, **budget: Any) -> GaussianMechanism:
 
 def scored_persons(estimator: Any, X: Any, y: Any, scorer: PrivateScorer) -> CountedRows | None:
     """Return the records to score if the schema of an estimator names a person, else None."""
-    found = ids_by_schema(estimator, X, y)
+    found = person_ids_from_schema(estimator, X, y)
     if found is None:
         return None
     if scorer.sensitivity is not None:

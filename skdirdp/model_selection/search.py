@@ -33,7 +33,7 @@ from ..exceptions import PrivacyLeakWarning
 from ..mechanisms import GaussianMechanism, JointMechanism
 from ..mechanisms.sampling import check_platform
 from ..pipeline import PrivatePipeline
-from ..pipeline.inputs import collect, ids_by_schema, labels_by_name
+from ..pipeline.inputs import collect, labels_by_name, person_ids_from_schema
 from ..pipeline.public_steps import reachable
 from . import planning, runs
 from .planning import ROUTES, Route, SearchPlan, SelectionReport
@@ -166,7 +166,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         with errors_without_data(X=X, y=y):
             X, y = (X, y) if isinstance(y, str) else indexable(X, as_label_vector(y))
             n_records = _num_samples(X)
-        ids = ids_by_schema(self.estimator, X, y)
+        ids = person_ids_from_schema(self.estimator, X, y)
         unit, is_public = RECORD, self.adjacency == "replace" and ids is None
         if ids is None:
             train, test = planning.split_records(n_records, self.cv, self.adjacency, generator)
@@ -247,7 +247,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         if best.fitted is None:
             raise RuntimeError(
                 "every run of the search failed, although every rehearsal succeeded. Nothing is "
-                "published, and the charge stays; errors are not shown, as they may contain data"
+                "published, and any charge remains in the ledger; errors are not shown, because "
+                "they may contain data"
             )
         return best
 

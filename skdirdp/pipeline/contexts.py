@@ -35,11 +35,11 @@ from .check import ADAPTIVE, KEEP_ROWS, PARALLEL, is_known
 from .inputs import FitInputs
 from .public_steps import original_class
 
-#: Public parameters of labels, weights and the number of records. No step changes these, so
-#: values taken from the data are those of the rehearsal.
-_NOT_OF_X = frozenset({"classes", "max_weight", "n_samples"})
+#: Public parameters that describe the labels, the weights and the number of records. No step
+#: changes these, so values taken from the data are the same as in the rehearsal.
+_INDEPENDENT_OF_X = frozenset({"classes", "max_weight", "n_samples"})
 
-# Messages of these types are about the machine and not about records.
+# Messages of exceptions of these types describe the environment, not records.
 _HARMLESS = (Warning, ImportError, MemoryError)
 
 
@@ -47,7 +47,7 @@ class _PipelineContext(ReleaseContext):
     """Context of one pass over the steps of a pipeline."""
 
     in_pipeline = True
-    #: End of the message of a failed pass: whether the budget was charged.
+    #: Last sentence of the error message if the pass fails: whether the budget was charged.
     outcome: ClassVar[str]
 
     def __init__(self, budget: Budget, inputs: FitInputs):
@@ -55,31 +55,31 @@ class _PipelineContext(ReleaseContext):
         self.inputs = inputs
         self.step = ""
         self._fitted: Any = None  # estimator of the step
-        self._before: Any = None  # the last step that is not skipped
-        self._known_of_output: Mapping[str, Any] = {}
+        self._previous: Any = None  # the previous step that was not skipped
+        self._known_output: Mapping[str, Any] = {}
 
     def enter(self, name: str, step: Any) -> None:
-        """Go on to the next step, whose sizes follow from the declarations of the last one."""
-        before = self._before
+        """Enter the next step. Its public sizes are those that the previous step declares."""
+        previous = self._previous
         self.step, self._fitted = name, step
         if step is not None and not isinstance(step, str):
-            self._before = step
-            self.known = dict(self._known_of_output)
-            self._known_of_output = {}
-            # An estimator inside a step may have other columns or labels.
+            self._previous = step
+            self.known = dict(self._known_output)
+            self._known_output = {}
+            # An estimator inside a step may receive different columns or labels.
             if isinstance(step, PrivateEstimator):
-                self.known |= self.inputs.known_after(before)
+                self.known |= self.inputs.known_after(previous)
 
     def _note_output(self, estimator: CountingEstimator) -> None:
         # A step may change the output of an estimator inside it.
         if estimator is self._fitted and self.is_private:
-            self._known_of_output = estimator._public_output()
+            self._known_output = estimator._public_output()
 
     @contextmanager
     def active(self) -> Iterator[None]:
         shared = SHARED_GROUPS.set(self.inputs.shared_groups())
         try:
-            # Workers in other threads or processes would not be within the context.
+            # Workers in other threads or processes would run outside the context.
             with joblib.parallel_config(backend="sequential"), super().active():
                 yield
         except _HARMLESS:
@@ -98,7 +98,7 @@ class _PipelineContext(ReleaseContext):
             SHARED_GROUPS.reset(shared)
 
     def _redacted(self, error: Exception) -> Exception:
-        """Return an error without data in place of one that another library raised in a step."""
+        """Return an error without data, to replace one that another library raised in a step."""
         kind = TypeError if isinstance(error, TypeError) else ValueError
         name = f"step {self.step!r} ({original_class(self._fitted).__name__})"
         message = known_message(error)
@@ -114,7 +114,7 @@ class _PipelineContext(ReleaseContext):
 class Rehearsal(_PipelineContext):
     """Context of the first pass, which finds the tables of all steps of a pipeline.
 
-    Private estimators have their paths as labels, and a `ForbiddenAccountant`.
+    The label of each private estimator is its path, and its accountant is a `RejectingAccountant`.
     """
 
     outcome = "Nothing was charged"
@@ -122,16 +122,16 @@ class Rehearsal(_PipelineContext):
     def __init__(self, pipe: Pipeline, budget: Budget, inputs: FitInputs):
         super().__init__(budget, inputs)
         self.pipe = pipe
-        self.accountant = ForbiddenAccountant()
+        self.accountant = RejectingAccountant()
         self.plans: list[tuple[str, ReleasePlan]] = []  # name of the step, plan
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         estimator = plan.estimator
         if estimator.accountant is not self.accountant:
             raise ValueError(
-                f"step {self.step!r} uses a {type(estimator).__name__} that is none of its "
-                "parameters, or is frozen and was not released yet: it cannot be charged with "
-                "the others. Nothing was charged"
+                f"step {self.step!r} uses a {type(estimator).__name__} that is not one of its "
+                "parameters, or that is frozen and has not been released yet, so it cannot be "
+                "charged together with the others. Nothing was charged"
             )
         path = str(estimator.label)
         self._check(plan, path)
@@ -166,22 +166,22 @@ class Rehearsal(_PipelineContext):
         if estimator.calibration != "exact":
             raise ValueError(
                 f"calibration must be 'exact' in a PrivatePipeline; got {estimator.calibration!r} "
-                f"for {name}. The papers' bounds do not compose exactly"
+                f"for {name}. Published bounds do not compose exactly"
             )
         if not self.is_private:
             return
-        plans = [each for _, each in self.plans]
-        before = [each for each in plans if feeds(self.pipe, str(each.estimator.label), path)]
+        plans = [earlier for _, earlier in self.plans]
+        before = [other for other in plans if feeds(self.pipe, str(other.estimator.label), path)]
         knows_columns = estimator._takes_declared_columns and "n_columns" in self.known
-        for each in before:
-            if each.estimator._selects_names and each.tables and not knows_columns:
+        for other in before:
+            if other.estimator._selects_names and other.tables and not knows_columns:
                 raise ValueError(
-                    f"{name} must directly follow {each.estimator.label!r} and count numbers, as "
-                    "DirichletNB does: otherwise its number of columns is not known before the "
-                    "words are released. Or give a vocabulary, or max_features if it is None. "
-                    "Nothing was charged"
+                    f"{name} must directly follow {other.estimator.label!r} and accept count "
+                    "features, as DirichletNB does; otherwise its number of columns is not known "
+                    "before the words are released. Alternatively, pass a vocabulary, or set "
+                    "max_features if it is None. Nothing was charged"
                 )
-        unknown = [leak for leak in plan.leaks if leak not in _NOT_OF_X]
+        unknown = [leak for leak in plan.leaks if leak not in _INDEPENDENT_OF_X]
         if unknown and before:
             raise ValueError(
                 f"{', '.join(unknown)} must be given for {name}: it follows a private step, so its "
@@ -211,7 +211,7 @@ class JointPlan:
 
     @property
     def not_covered(self) -> list[str]:
-        """Missing public parameters, by the names of `set_params`, and seeds."""
+        """Missing public parameters, named as in `set_params`, and "random_state" if it is set."""
         if not self.budget.is_private:
             return []
         missing = [f"{plan.estimator.label}__{leak}" for plan in self.plans for leak in plan.leaks]
@@ -222,7 +222,10 @@ class JointPlan:
 def _shares(
     plans: Sequence[tuple[str, ReleasePlan]], shares: Any, last_step: str, budget: Budget
 ) -> list[float]:
-    """Return the share of each estimator; estimators of one step share by their tables."""
+    """Return the share of each estimator.
+
+    The share of a step is divided among its estimators in proportion to their numbers of tables.
+    """
     n_tables: Counter[str] = Counter()
     for step, plan in plans:
         n_tables[step] += len(plan.tables)
@@ -244,7 +247,7 @@ def _shares(
 def _default_shares(
     plans: Sequence[tuple[str, ReleasePlan]], n_tables: Counter[str], last_step: str, budget: Budget
 ) -> dict[str, float]:
-    # Plans of the steps before the last, by whether they select names.
+    # Plans of all steps before the last one, grouped by whether they select names.
     before: dict[bool, list[tuple[str, ReleasePlan]]] = {True: [], False: []}
     for step, plan in plans:
         if step != last_step and plan.tables:
@@ -266,7 +269,7 @@ def _default_shares(
 class PaidFit(_PipelineContext):
     """Context of the second pass, which releases the tables that were charged."""
 
-    outcome = "The charge stays"
+    outcome = "Any charge remains in the ledger"
 
     def __init__(self, plan: JointPlan, inputs: FitInputs):
         super().__init__(plan.budget, inputs)
@@ -275,14 +278,15 @@ class PaidFit(_PipelineContext):
         self.reports: list[tuple[str, PrivacyReport]] = []  # name of the step, report
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
-        # Each plan of the rehearsal is used once, even if a later one is made before its release.
+        # Each plan of the rehearsal is used once, even if another plan is created before it is
+        # released.
         declared = self._declared.popleft() if self._declared else None
         kind = type(plan.estimator)
         if declared is None or (type(declared.estimator), declared.tables) != (kind, plan.tables):
             raise RuntimeError(
                 f"the tables of {kind.__name__} in step {self.step!r} are not those of the "
                 "rehearsal: their number or sizes depend on more than public parameters. They "
-                "were not released; the charge for them stays"
+                "were not released; any charge for them remains in the ledger"
             )
         self._note_output(plan.estimator)
         self._unreleased.append(plan)
@@ -292,7 +296,8 @@ class PaidFit(_PipelineContext):
         if plan not in self._unreleased:
             raise RuntimeError(
                 f"the tables of {type(plan.estimator).__name__} in step {self.step!r} were charged "
-                "once and released already. They were not released again; the charge stays"
+                "once and have already been released. They were not released again; any "
+                "charge remains in the ledger"
             )
         self._unreleased.remove(plan)
         generator = None
@@ -305,7 +310,7 @@ class PaidFit(_PipelineContext):
         return releases
 
     def _budget_of(self, plan: ReleasePlan) -> Budget:
-        """Return the budget that one estimator uses alone, at the delta or order of all."""
+        """Return the budget that one estimator uses, at the delta or order of the whole fit."""
         budget = self.budget
         if not budget.is_private:
             return budget
@@ -315,7 +320,7 @@ class PaidFit(_PipelineContext):
         return budget._replace(epsilon=float(alone.rdp(budget.order)))
 
 
-class ForbiddenAccountant:
+class RejectingAccountant:
     """Accountant of the estimators in a pipeline, which rejects every charge."""
 
     def __init__(self) -> None:
@@ -326,19 +331,22 @@ class ForbiddenAccountant:
         self.check()
 
     def check(self) -> None:
-        """Raise an error if it was charged: the error of the charge may be lost in a thread."""
+        """Raise an error if a charge was attempted.
+
+        The error that `charge` raised may be lost in a thread.
+        """
         if self.charged_by:
             raise RuntimeError(
                 f"the private estimator {self.charged_by[0]!r} was fitted in another thread or "
-                "process, outside of the budget of the PrivatePipeline. Nothing was charged"
+                "process, outside the budget of the PrivatePipeline. Nothing was charged"
             ) from None
 
-    def __deepcopy__(self, memo: Any) -> "ForbiddenAccountant":
+    def __deepcopy__(self, memo: Any) -> "RejectingAccountant":
         return self  # clones share it, as they share any accountant
 
 
 def private_estimators(step: Any) -> list[PrivateEstimator]:
-    """Return the private estimators that a fit of a step would fit."""
+    """Return the private estimators that are fitted when a step is fitted."""
     if isinstance(step, PrivateEstimator):
         return [step]
     inside: Iterable[Any] = ()
@@ -346,11 +354,11 @@ def private_estimators(step: Any) -> list[PrivateEstimator]:
         inside = step
     elif hasattr(step, "get_params") and not isinstance(step, FrozenEstimator):
         inside = step.get_params(deep=False).values()
-    return [estimator for each in inside for estimator in private_estimators(each)]
+    return [estimator for part in inside for estimator in private_estimators(part)]
 
 
-def label_by_path(pipe: Pipeline, original: Pipeline, accountant: ForbiddenAccountant) -> None:
-    """Set the path in `set_params` as the label of each private estimator, and the accountant."""
+def label_by_path(pipe: Pipeline, original: Pipeline, accountant: RejectingAccountant) -> None:
+    """Label each private estimator with its path in `set_params`, and set its accountant."""
     # Both are parameters, so clones made by steps have them too. Estimators that a copy shares
     # with the original pipeline are not changed.
     shared = {id(part) for _, part in _parts(original)}
@@ -367,7 +375,7 @@ def check_not_adaptive(pipe: Pipeline) -> None:
             raise ValueError(
                 f"{kind} in step {path!r} cannot contain private estimators in a PrivatePipeline: "
                 "its results determine what it fits, or how often, so the noise cannot be "
-                f"calibrated before. Nothing was charged. Put the PrivatePipeline into {kind} "
+                f"calibrated in advance. Nothing was charged. Put the PrivatePipeline into {kind} "
                 "instead, where every fit has its own budget"
             )
 
@@ -380,21 +388,21 @@ def check_rows_are_kept(pipe: Pipeline) -> None:
         if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
             raise ValueError(
                 f"groups must not be given if {kind} in step {path!r} contains a private "
-                "estimator: it may fit that to other rows, for which the person ids are not "
+                "estimator: it may fit that estimator to other rows, for which the person ids are not "
                 "known. The same applies to person ids and labels of a schema. Nothing was "
                 "charged"
             )
 
 
 def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
-    """Return all estimators that a fit would fit, by their names in `set_params`."""
-    # Private estimators in a list without names come first, under the name of the list: if they
-    # have a better name, it comes later.
+    """Return all estimators that would be fitted, with their names in `set_params`."""
+    # Private estimators in a list without names come first, under the name of the list, so that
+    # a more specific name overrides it.
     parameters = pipe.get_params(deep=True)
-    lists = [(path, each) for path, each in parameters.items() if isinstance(each, (list, tuple))]
+    lists = [(path, part) for path, part in parameters.items() if isinstance(part, (list, tuple))]
     unnamed = [(path, part) for path, parts in lists for part in private_estimators(parts)]
-    named = [(path, each) for path, each in parameters.items() if hasattr(each, "get_params")]
-    named = [(path, each) for path, each in named if not isinstance(each, type)]
+    named = [(path, part) for path, part in parameters.items() if hasattr(part, "get_params")]
+    named = [(path, part) for path, part in named if not isinstance(part, type)]
     frozen = [f"{path}__" for path, part in named if isinstance(part, FrozenEstimator)]
     return unnamed + [part for part in named if not part[0].startswith(tuple(frozen))]
 

@@ -49,16 +49,16 @@ class FitInputs(NamedTuple):
 
 
 def find_schema(estimator: Any) -> Schema | None:
-    """Return the schema of an estimator, of the first step of a pipeline, or of a search's best."""
-    found = getattr(estimator, "best_estimator_", estimator)
-    if not hasattr(found, "steps"):
-        schema = getattr(found, "schema", None)
+    """Return the schema of an estimator, a pipeline's first step, or a search's best estimator."""
+    fitted = getattr(estimator, "best_estimator_", estimator)
+    if not hasattr(fitted, "steps"):
+        schema = getattr(fitted, "schema", None)
         return schema if isinstance(schema, Schema) else None
-    steps = [step for _, step in found.steps if step not in (None, "passthrough")]
-    return steps[0].schema if steps and encodes_by_schema(steps[0]) else None
+    steps = [step for _, step in fitted.steps if step not in (None, "passthrough")]
+    return steps[0].schema if steps and encodes_with_schema(steps[0]) else None
 
 
-def encodes_by_schema(step: Any) -> bool:
+def encodes_with_schema(step: Any) -> bool:
     """Return whether a step encodes the columns of a table with its schema."""
     if type(step) is SchemaEncoder:
         return True
@@ -130,7 +130,7 @@ def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
 
 def _check_encoders(pipe: Any, schema: Schema | None) -> None:
     """Raise an error if a schema declares a person column that the fit would not use."""
-    parts = [part for part in reachable(pipe) if encodes_by_schema(part)]
+    parts = [part for part in reachable(pipe) if encodes_with_schema(part)]
     if any(part.schema.person is not None and part.schema is not schema for part in parts):
         raise ValueError(
             "a schema with a person column must belong to the first step of the PrivatePipeline: "
@@ -162,7 +162,7 @@ def labelled_records(estimator: Any, X: Any, y: Any) -> tuple[Any, Any, np.ndarr
     return take_records(X, rows), labels, rows
 
 
-def ids_by_schema(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, int] | None:
+def person_ids_from_schema(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, int] | None:
     """Return the person ids and `max_rows`, or None if the schema declares no person column."""
     schema = find_schema(estimator)
     if schema is None or schema.person is None:

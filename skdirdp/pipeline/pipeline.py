@@ -145,7 +145,7 @@ class PrivatePipeline(Pipeline):
     steps with other noise and discards them. So a step after a private one needs its public
     parameters (bounds and numbers of categories right after a histogram are known), and a step
     that fails on the data fails before the charge. If a fit fails after the charge, the charge
-    stays, and the pipeline is restored.
+    remains in the ledger, and the pipeline is restored.
 
     Errors of steps of other libraries may quote records. A private fit shows only the step and
     the type of the error. A `PrivacyLeakWarning` and `privacy_` name the steps that learn from
@@ -445,7 +445,7 @@ class PrivatePipeline(Pipeline):
                 raise RuntimeError(
                     f"step {name!r} contains a private estimator that was not fitted with the "
                     "others: it has no columns, or it was fitted in another thread or process, "
-                    "outside of the budget. Nothing was charged"
+                    "outside the budget. Nothing was charged"
                 )
         return contexts.JointPlan(rehearsal, self.shares, self.steps[-1][0]), prefix
 

@@ -26,7 +26,7 @@ _DATABASE_URL = re.compile(
     ://                                            # a URL, even after a space
     | postgres\w*(\+\w+)?:/.*@                     # a URL with one slash
     | ^[^\w./\\]*postgres(\w*(\+\w+)?:|.*@)
-    | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/               # another URL with one slash; a Windows drive is one letter
+    | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/               # of another database; drives have one letter
     | ^(?![./~\\]|[a-z]:[/\\]).*:.*@               # user:password@host
     | ^\s*//[^/\\]*:.*@
     | (?:^|\s)["']*(host|hostaddr|port|dbname|user|service|sslmode)\s*=
