@@ -388,8 +388,8 @@ def check_rows_are_kept(pipe: Pipeline) -> None:
         if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
             raise ValueError(
                 f"groups must not be given if {kind} in step {path!r} contains a private "
-                "estimator: it may fit that estimator to other rows, for which the person ids are not "
-                "known. The same applies to person ids and labels of a schema. Nothing was "
+                "estimator: it may fit that estimator to other rows, for which the person ids are "
+                "not known. The same applies to person ids and labels of a schema. Nothing was "
                 "charged"
             )
 
