@@ -575,7 +575,7 @@ BAD_CALLS = [
     ),
     (
         lambda: calibrate(epsilon=1.0, releases=3, n_samples=9, n_categories=[2, 2]),
-        r"n_categories must have one entry per release, 3; got 2",
+        r"n_categories must have one entry per release \(3\); got 2",
     ),
 ]
 

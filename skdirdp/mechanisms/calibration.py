@@ -39,7 +39,7 @@ _ADDITIVE = {"gaussian": GaussianMechanism, "laplace": LaplaceMechanism}
 _COARSE, _FINE = 1e-3, 1e-10  # tolerances for the logarithm of a parameter
 _MAX_SECANTS, _MAX_STEP = 8, 4.0  # limits of the secant search; `largest_allowed` is the fallback
 _FIRST_ALPHA, _STRIDE, _MAX_STRIDES = 4.0, np.log(4.0), 24
-# Base-2 logarithm of the prior of post-processed tables, which is subtracted after the release.
+# Base-2 logarithm of the alpha of post-processed tables, which is subtracted after the release.
 _LOG2_ALPHA = 20
 # Limits of the logarithms of all parameters.
 _MIN_LOG, _MAX_LOG = -300.0, 225.0
@@ -52,14 +52,17 @@ Solution = tuple[Mechanism, ...]
 
 @dataclass(frozen=True)
 class Problem:
-    """Tables to release within one budget, each with the number of tables of its kind."""
+    """Tables to release within one budget: distinct tables and their multiplicities."""
 
     tables: tuple[tuple[CountTable, int], ...]
     budget: Budget
     adjacency: str
 
     def excess(self, mechanisms: Sequence[Mechanism]) -> float:
-        """Return the log excess over the budget: continuous in the noise, positive if exceeded."""
+        """Return the log excess over the budget, positive if the budget is exceeded.
+
+        It is continuous in the noise.
+        """
         counts = [count for _, count in self.tables]
         total = Composition(zip(mechanisms, counts, strict=True))
         if isinstance(self.budget, RenyiDP):
@@ -70,7 +73,9 @@ class Problem:
     def divergence(self, mechanisms: Sequence[Mechanism]) -> float:
         """Return the expected KL divergence of all tables together."""
         pairs = zip(self.tables, mechanisms, strict=True)
-        return sum(count * each.expected_divergence(table) for (table, count), each in pairs)
+        return sum(
+            count * mechanism.expected_divergence(table) for (table, count), mechanism in pairs
+        )
 
     @property
     def slope(self) -> float:
@@ -83,7 +88,7 @@ class Problem:
 
     @property
     def squared_norm(self) -> float:
-        """Squared l2 sensitivity of all tables together, in units of the common noise."""
+        """Squared l2 sensitivity of all tables together, relative to the common noise scale."""
         return sum(
             count * table.precision**2 * table.contribution.squared_norm(self.adjacency)
             for table, count in self.tables
@@ -153,7 +158,8 @@ def calibrate(
         Whether neighbouring data sets differ by replacing one record, or by adding or removing
         one.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce the papers.
+        How the noise is calibrated. "algorithm1" and "tcdp" reproduce
+        published methods.
     max_count, max_total, floor : float
         As in `DirichletMechanism`.
 
@@ -192,10 +198,10 @@ Mechanism._calibrator = staticmethod(calibrate)
 
 
 def _per_release(name: str, sizes: Any, releases: int) -> list[int]:
-    each = [sizes] * releases if np.ndim(sizes) == 0 else [*sizes]
-    if len(each) != releases:
-        raise ValueError(f"{name} must have one entry per release, {releases}; got {len(each)}")
-    return each
+    sizes = [sizes] * releases if np.ndim(sizes) == 0 else [*sizes]
+    if len(sizes) != releases:
+        raise ValueError(f"{name} must have one entry per release ({releases}); got {len(sizes)}")
+    return sizes
 
 
 def calibrate_tables(
@@ -217,8 +223,8 @@ def calibrate_tables(
         if mechanism in _ADDITIVE:
             return [_additive(_ADDITIVE[mechanism], table, adjacency, 0.0) for table in tables]
         return [
-            _make(DirichletMechanism, each, adjacency, np.inf, np.inf, 0.0, each.min_smoothing)
-            for each in tables
+            _make(DirichletMechanism, table, adjacency, np.inf, np.inf, 0.0, table.min_smoothing)
+            for table in tables
         ]
     if order is None and delta == 0:
         # The privacy losses of Laplace noise add up to epsilon.
@@ -228,7 +234,8 @@ def calibrate_tables(
     budget = make_budget(epsilon, delta, order, adjacency)
     problem = Problem(tuple(Counter(tables).items()), budget, adjacency)
     solution = _solve(problem, mechanism, calibration)
-    chosen = {table: each for (table, _), each in zip(problem.tables, solution, strict=True)}
+    distinct = [table for table, _ in problem.tables]
+    chosen = dict(zip(distinct, solution, strict=True))
     return [chosen[table] for table in tables]
 
 
@@ -256,7 +263,7 @@ def _check_parameters(mechanism, epsilon, delta, order, adjacency, calibration) 
 @lru_cache(maxsize=4096)
 def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
     if mechanism == "auto":
-        candidates = [_solve(problem, each, "exact") for each in ("dirichlet", *_ADDITIVE)]
+        candidates = [_solve(problem, name, "exact") for name in ("dirichlet", *_ADDITIVE)]
         return min(candidates, key=problem.divergence)
     solve = {
         ("dirichlet", "exact"): _exact_dirichlet,
@@ -287,7 +294,7 @@ def _dirichlet(
 
 
 def _exact_dirichlet(problem: Problem) -> Solution:
-    """Return the best pair of an alpha and the largest r within the budget at this alpha.
+    """Return the solution for the best alpha, with the largest r that the budget allows at it.
 
     For a fixed alpha the release approaches the counts as r increases, and the privacy loss
     increases from zero to infinity. The largest r is therefore unique.
@@ -295,7 +302,7 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     frontier = _Frontier(problem)
     if all(table.postprocess for table, _ in problem.tables):
         return frontier.at(_subtracted_alpha(problem), like_gaussian=True)
-    # For a prior below 1/2, only many small cells dominate a record with a bounded total.
+    # For alpha below 1/2, the worst case of a record with a bounded total has many small cells.
     spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
     min_alpha = 0.5 if spread else 0.0
 
@@ -321,11 +328,12 @@ def _exact_dirichlet(problem: Problem) -> Solution:
 
 
 def _subtracted_alpha(problem: Problem) -> float:
-    """Return the prior of post-processed tables, which is subtracted after the release.
+    """Return the alpha of post-processed tables, which is subtracted after the release.
 
-    At a fixed budget the variance of ``(G - alpha) / r`` decreases with the prior to that of
-    Gaussian noise, and differs from it by less than 1% from 2^14 on. Shapes have 62 bits; a fine
-    grid of counts or a large noise scale leaves fewer bits for the prior.
+    At a fixed budget, the variance of ``(G - alpha) / r`` decreases towards that of Gaussian noise
+    as alpha increases, and differs from it by less than 1% if alpha is at least 2^14. Shape
+    parameters have 62 bits; a fine grid of counts or a large noise scale leaves fewer bits for
+    alpha.
     """
     places = max(-np.log2(table.contribution.grid) for table, _ in problem.tables)
     sigma = np.sqrt(problem.squared_norm) / _approximate_gaussian_mu(problem.budget)
@@ -384,7 +392,7 @@ class _Frontier:
     def _mechanisms(self, log_r: float, alpha: float) -> Solution:
         r, adjacency = min(np.exp(log_r), alpha * self._per_alpha), self._problem.adjacency
         tables = [table for table, _ in self._problem.tables]
-        return tuple(_dirichlet(each, adjacency, r * each.precision, alpha) for each in tables)
+        return tuple(_dirichlet(table, adjacency, r * table.precision, alpha) for table in tables)
 
     def _guess(self, alpha: float) -> tuple[float, float]:
         """Return the initial guess of log r at alpha, and the upper limit of log r."""
@@ -421,7 +429,10 @@ def _guess_log_r(problem: Problem, alpha: float) -> float:
 def largest_allowed(
     excess: Callable[[float], float], guess: float, tolerance: float, slope: float, upper=np.inf
 ) -> float:
-    """Return the largest logarithm, up to `upper`, at which an increasing excess is at most 0."""
+    """Return the largest log-parameter, up to `upper`, at which `excess` is at most 0.
+
+    The function `excess` must be increasing.
+    """
     excess = cache(excess)
     # The margin keeps the total within the budget even if other rounding errors occur.
     margin = 10 * tolerance
@@ -439,7 +450,7 @@ def largest_allowed(
 
 
 def _algorithm1(problem: Problem) -> Solution:
-    """Split the budget evenly over the releases and apply Algorithm 1 to each, as in paper A."""
+    """Split the budget evenly over the releases, and apply Algorithm 1 (`dirichlet.py`) to each."""
     budget, releases = problem.budget, sum(count for _, count in problem.tables)
     if isinstance(budget, RenyiDP):
         order, divergence = budget.order, budget.epsilon / releases
@@ -456,7 +467,7 @@ def _algorithm1(problem: Problem) -> Solution:
 
 
 def _tcdp(problem: Problem) -> Solution:
-    """Use posterior sampling (r = 1) with the prior that the bound of paper B requires."""
+    """Use posterior sampling (r = 1) with the alpha that the tCDP bound requires."""
     budget, releases = problem.budget, sum(count for _, count in problem.tables)
     solution = []
     for table, _ in problem.tables:
@@ -494,7 +505,8 @@ def _approximate_gaussian_mu(budget: Budget) -> float:
 
 
 def _gaussian(problem: Problem) -> Solution:
-    # Independent Gaussian releases equal one release with the sum of squared sensitivities.
+    # Independent Gaussian releases are equivalent to one release whose squared sensitivity is the
+    # sum of theirs.
     sigma = np.sqrt(problem.squared_norm) / largest_gaussian_mu(problem.budget) * (1 + 1e-12)
     return problem.additive(GaussianMechanism, sigma)
 
