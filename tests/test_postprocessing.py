@@ -281,16 +281,16 @@ def test_the_components_of_a_posterior_agree_with_integrals(noisy, centre, prior
     cells = cells_of(row, variance, shares, total, share_variance=2.0 / total**2)
     batch = mixture._Batch.from_cells([cells], prior)
     priors = [with_moments(centre, centre + 2.0)]
-    for reach in prior.reaches:
+    for distance in prior.distances:
         # The factor of the adjacent cells has a prior of mean 1 and variance 2.
         expected = total - centre
         known = 2 / (2 + 2 * variance / expected**2)
         mean = centre * (1 + known * (sum(beside) / expected - 1))
-        spread = centre**2 * 2 * (1 - known) + (0.3 * reach * mean) ** 2 + mean + 0.02
+        spread = centre**2 * 2 * (1 - known) + (0.3 * distance * mean) ** 2 + mean + 0.02
         priors.append(with_moments(mean, spread))
     chances = [1.0] * len(priors)
-    for scatter in prior.scatters:
-        spread = centre * (1 + total * scatter) + 2.0
+    for overdispersion in prior.overdispersions:
+        spread = centre * (1 + total * overdispersion) + 2.0
         chances.append(min(2 * centre**2 / (spread + centre**2), 1.0))
         priors.append(stats.expon(scale=centre / chances[-1]))
         # The mean is that of the pool, and so is the variance if it is large.
@@ -352,19 +352,19 @@ def test_every_step_of_em_raises_the_likelihood(prior, lengths, monkeypatch):
     batch = batch_of(likelihood, lengths)
 
     def objective(weights, before, cells):
-        of_cells = (likelihood * weights[:, batch.rows.of_cells]).sum(axis=0)
+        of_cells = (likelihood * weights[:, batch.rows.row_of_cell]).sum(axis=0)
         return np.log(of_cells).sum() + cells * (before[:, np.newaxis] * np.log(weights)).sum()
 
     assert np.isclose(first.sum(), 1)
     common, own = [np.repeat(first[:, np.newaxis], 2, axis=1)], []
     for steps in range(1, 8):
-        monkeypatch.setattr(mixture, "_STEPS", steps)
+        monkeypatch.setattr(mixture, "_EM_STEPS", steps)
         fitted = mixture._fit_weights(likelihood, first)
         common.append(np.repeat(fitted[:, np.newaxis], 2, axis=1))
         weights = batch.row_weights(first)
         own.append(weights / weights.sum(axis=0))
-    # The pseudo-cells of a model count once, and these two rows have its weights.
-    pseudo = mixture._PSEUDO_CELLS
+    # The pseudo-observations of a model count once, and these two rows have its weights.
+    pseudo = mixture._PSEUDO_OBSERVATIONS
     assert (np.diff([objective(weights, first, pseudo / 2) for weights in common]) > 0).all()
     assert (np.diff([objective(weights, first, pseudo) for weights in own]) > 0).all()
 
@@ -377,10 +377,10 @@ def test_the_weights_of_a_row_depend_on_its_own_cells_only(lengths):
     found /= found.sum(axis=0)
     for row, cells in enumerate(np.split(likelihood, np.cumsum(lengths)[:-1], axis=1)):
         weights = first
-        for _ in range(mixture._STEPS):
+        for _ in range(mixture._EM_STEPS):
             shares = weights[:, np.newaxis] * cells
             shares /= shares.sum(axis=0)
-            weights = shares.sum(axis=1) + mixture._PSEUDO_CELLS * first
+            weights = shares.sum(axis=1) + mixture._PSEUDO_OBSERVATIONS * first
             weights /= weights.sum()
         np.testing.assert_allclose(found[:, row], weights, rtol=1e-12)
 
@@ -455,7 +455,7 @@ def test_counts_are_moved_as_the_sum_of_their_row_would_have_it():
     mean, variance = np.array([50.0, 20.0, 80.0, 3.0, 900.0]), np.array([4.0, 9.0, 25.0, 2.0, 16.0])
     rows = mixture._Rows.from_sizes(np.array([3, 2]))
     sums, uncertain = np.array([160.0, 899.0]), np.array([0.0, 12.0])
-    found = mixture.given_sums(mean, variance, sums, uncertain, rows)
+    found = mixture.condition_on_sums(mean, variance, sums, uncertain, rows)
     # Independent normal variables given a sum of them that is seen with noise.
     expected = []
     for row, cells in enumerate((slice(0, 3), slice(3, 5))):
@@ -470,7 +470,9 @@ def test_counts_are_moved_as_the_sum_of_their_row_would_have_it():
     alone = mixture._Rows.from_sizes(np.array([5]))
 
     def given(mean, variance, total, uncertain=0.0):
-        return mixture.given_sums(mean, variance, np.array([total]), np.array([uncertain]), alone)
+        return mixture.condition_on_sums(
+            mean, variance, np.array([total]), np.array([uncertain]), alone
+        )
 
     assert (given(mean, variance, 10.0) > 0).all()
     # Rounding may leave no variance at all.
@@ -484,15 +486,17 @@ def test_solved_sums_are_exact_and_spare_the_largest_count():
     rows = mixture._Rows.from_sizes(np.array([41]))
     noise = np.full(41, 1.0001e4)
     given = (mean, variance, np.array([10_000.0]), np.zeros(1), rows)
-    found = mixture.given_sums(*given, noise)
+    found = mixture.condition_on_sums(*given, noise)
     assert found.sum() == pytest.approx(10_000, rel=1e-8)
     assert (found > 0).all()
-    scaled = mixture.given_sums(*given)
+    scaled = mixture.condition_on_sums(*given)
     scaled *= 10_000 / scaled.sum()
     assert 9000 > found[0] > scaled[0] + 200
     # Differences that the variances explain are those of the regression.
     more = (mean, variance, np.array([11_700.0]), np.array([500.0]), rows)
-    np.testing.assert_allclose(mixture.given_sums(*more, noise), mixture.given_sums(*more))
+    np.testing.assert_allclose(
+        mixture.condition_on_sums(*more, noise), mixture.condition_on_sums(*more)
+    )
 
 
 def test_a_common_error_of_small_counts_is_not_taken_from_a_large_one():
@@ -500,12 +504,12 @@ def test_a_common_error_of_small_counts_is_not_taken_from_a_large_one():
     mean, variance = np.array([9000.0, *[60.0] * 40]), np.array([1e4, *[900.0] * 40])
     rows, noise = mixture._Rows.from_sizes(np.array([41])), np.full(41, 1e4)
     sums = np.array([9600.0]), np.zeros(1)
-    found = mixture.given_sums(mean, variance, *sums, rows, noise)
+    found = mixture.condition_on_sums(mean, variance, *sums, rows, noise)
     assert found.sum() == pytest.approx(9600, rel=1e-8)
     np.testing.assert_allclose(found[0], 9000, atol=100)
     np.testing.assert_allclose(found[1:], 15, atol=2.5)
     # Counts that the prior did not change have independent errors only.
-    independent = mixture.given_sums(mean, variance, *sums, rows, variance)
+    independent = mixture.condition_on_sums(mean, variance, *sums, rows, variance)
     assert independent[0] < found[0] - 100
 
 
@@ -571,7 +575,7 @@ def test_a_known_total_improves_the_estimates(monkeypatch):
         return np.abs(shares - true / 3000).sum(axis=1)
 
     with_it = apart()
-    monkeypatch.setattr(mixture, "given_sums", lambda mean, *known: mean)
+    monkeypatch.setattr(mixture, "condition_on_sums", lambda mean, *known: mean)
     # By 10% on average; paired differences have a standard error of 2%.
     assert with_it.mean() < 0.95 * apart().mean()
 

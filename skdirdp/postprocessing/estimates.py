@@ -709,11 +709,11 @@ class _Stack:
         width, n_rows = noisy.shape[1], totals.size // len(margin)
         total_variance = np.zeros(len(margin)) if is_pool else self._variance(axes[:-1])
         by_table = (self._variance(axes), self._sums / (n_rows * width), total_variance)
-        variance, level, total_variance = (each.repeat(n_rows) for each in by_table)
+        variance, mean_noisy, total_variance = (each.repeat(n_rows) for each in by_table)
         shares, variances = (
             np.broadcast_to(each, (len(margin), n_rows, width)).reshape(noisy.shape)
             for each in (shares, variances)
         )
         per_count = float(self._tables[0].table.noise.per_count)
         pool = shares, variances, totals.reshape(-1), total_variance
-        return Cells(noisy, variance, per_count, level, *pool, self._exact_sums)
+        return Cells(noisy, variance, per_count, mean_noisy, *pool, self._exact_sums)

@@ -2,14 +2,14 @@
 
 The prior of a true count is a mixture of distributions on the positive numbers:
 
-- pooled: centred at the share that the pool of its row has in this column;
-- adjacent: centred at the value that the adjacent cells of its row predict;
-- sparse: zero with a probability, otherwise exponential;
+- pooled: centred on the share of the cell's column in the pool of its row;
+- adjacent: centred on the value predicted by the adjacent cells of the row;
+- sparse: a point mass at zero mixed with an exponential distribution;
 - diffuse: exponential, with the mean of the row.
 
 The noise is normal with a known variance, so that each component has a posterior mean and a
 marginal likelihood in closed form. Mixture weights are fitted by a few EM steps, first for all
-cells of a model, then for each row. Pseudo-cells keep them close to their initial values.
+cells of a model, then for each row. Pseudo-observations keep them close to their initial values.
 """
 
 from collections.abc import Sequence
@@ -20,63 +20,66 @@ from scipy.special import erfcx, ndtr
 
 from ..numerics.rows import row_blocks
 
-#: Rows with at least this many columns are wide, such as rows of words. Chosen by `text`.
+#: Rows with at least this many columns are wide, such as rows of words. Chosen with the
+#: benchmark `text`.
 WIDE = 64
 # Distances of the cells that count as adjacent, the relative deviation of a cell from them, and
-# the prior variance of their common factor. Chosen by `naive-bayes-fresh`.
-_REACHES, _CURVATURE, _FACTOR_VARIANCE = (1, 3), 0.3, 2.0
-# The sparse components of a row with n records have 1 + n * scatter times the variance of a
-# sample of the pool. Chosen by `postprocessing` for trees, and by `text` for wide rows.
-_SCATTER, _SCATTER_OF_WIDE = (1.0,), (2.0**-10, 2.0**-5)
-# Initial weight of the sparse component, if it is not 1 as for other components. Chosen by
+# the prior variance of their common factor. Chosen with the benchmark `naive-bayes-fresh`.
+_DISTANCES, _CURVATURE, _FACTOR_VARIANCE = (1, 3), 0.3, 2.0
+# The sparse components of a row with n records have 1 + n * overdispersion times the variance of a
+# sample of the pool. Chosen with the benchmarks `postprocessing` for trees, and `text` for wide
+# rows.
+_OVERDISPERSION, _OVERDISPERSION_WIDE_ROWS = (1.0,), (2.0**-10, 2.0**-5)
+# Initial weight of the sparse component, if not 1 as for the others. Chosen with the benchmark
 # `bayes-net`.
-_RARE = 1 / 256
-# EM steps, and pseudo-cells with the initial weights. Weights that are fitted until they converge
-# overfit the noise. Chosen by `naive-bayes-fresh`.
-_STEPS, _PSEUDO_CELLS = 8, 2.0
-# Numerical limits: the least variance of a count, absolute and relative; and the number of
-# standard deviations above 0 at which truncation changes no digit.
-_LEAST, _ROUNDING, _TINY, _FAR = 4e-4, 1e-9, np.finfo(float).tiny, 8.0
-# Largest error of a sum that is solved for, relative to it, and largest number of steps.
+_SPARSE_WEIGHT = 1 / 256
+# Number of EM steps, and of pseudo-observations with the initial weights. Weights that are fitted
+# until they converge overfit the noise. Chosen with the benchmark `naive-bayes-fresh`.
+_EM_STEPS, _PSEUDO_OBSERVATIONS = 8, 2.0
+# Numerical limits: the smallest variance of a count, absolute and relative; and the number of
+# standard deviations above 0 beyond which truncation is negligible in floating point.
+_MIN_VARIANCE, _ROUNDING, _TINY, _MAX_Z = 4e-4, 1e-9, np.finfo(float).tiny, 8.0
+# Relative tolerance, and maximum number of steps, when solving for the sums of rows.
 _SUM_TOLERANCE, _MAX_SUM_STEPS = 1e-9, 50
-# Number of cells that are evaluated at once, and to which the weights of larger models and of
-# large rows are fitted.
+# Number of cells that are evaluated at once, and sizes of the samples to which the weights of
+# larger models and of large rows are fitted.
 _BLOCK, _SAMPLE, _ROW_SAMPLE = 1 << 15, 1 << 13, 1 << 9
-# Rows with more columns are interpolated, on a grid of noisy counts, in standard deviations, and
-# of pooled shares, on a logarithmic scale.
-_LARGE, _LEVELS = 1 << 12, 24
+# Rows with more columns than this are interpolated on a grid of noisy counts (in standard
+# deviations) and pooled shares (on a logarithmic scale).
+_MAX_WIDTH, _N_SHARE_LEVELS = 1 << 12, 24
 _GRID_STEP = 0.5
 _GRID = np.arange(-6.0, 12.0 + _GRID_STEP / 2, _GRID_STEP)
 
 
 class Prior(NamedTuple):
-    """Components of the mixture besides the pooled one, and the initial weights of all."""
+    """Mixture prior: its components other than the pooled one, and all initial weights."""
 
-    reaches: tuple[int, ...]
-    scatters: tuple[float, ...]
+    distances: tuple[int, ...]
+    overdispersions: tuple[float, ...]
     has_diffuse: bool
     weights: np.ndarray
 
     @classmethod
     def from_components(
         cls,
-        reaches: tuple[int, ...] = (),
-        scatters: tuple[float, ...] = (),
+        distances: tuple[int, ...] = (),
+        overdispersions: tuple[float, ...] = (),
         has_diffuse: bool = True,
         sparse: float = 1.0,
     ) -> "Prior":
         """Create a prior with equal weights. Sparse components share the weight `sparse`."""
-        weights = [1.0] * (1 + len(reaches)) + [sparse / len(scatters) for _ in scatters]
+        weights = [1.0] * (1 + len(distances))
+        weights += [sparse / len(overdispersions) for _ in overdispersions]
         weights += [1.0] * has_diffuse
-        return cls(reaches, scatters, has_diffuse, np.array(weights) / sum(weights))
+        return cls(distances, overdispersions, has_diffuse, np.array(weights) / sum(weights))
 
 
-#: Priors of rows with a pool; of pools, whose own pool is uniform; of wide rows and pools; and of
-#: histograms, in which many cells may be empty.
-ROWS = Prior.from_components(_REACHES, _SCATTER, sparse=_RARE)
+#: Priors for rows with a pool; for pools, whose own pool is uniform; for wide rows and pools; and
+#: for histograms, in which many cells may be empty.
+ROWS = Prior.from_components(_DISTANCES, _OVERDISPERSION, sparse=_SPARSE_WEIGHT)
 POOLS = Prior.from_components()
-WIDE_ROWS = Prior.from_components(scatters=_SCATTER_OF_WIDE, has_diffuse=False)
-HISTOGRAMS = Prior.from_components(scatters=_SCATTER, sparse=_RARE)
+WIDE_ROWS = Prior.from_components(overdispersions=_OVERDISPERSION_WIDE_ROWS, has_diffuse=False)
+HISTOGRAMS = Prior.from_components(overdispersions=_OVERDISPERSION, sparse=_SPARSE_WEIGHT)
 
 
 class Cells(NamedTuple):
@@ -85,29 +88,29 @@ class Cells(NamedTuple):
     noisy: np.ndarray  # noisy counts by row and column
     variance: np.ndarray  # mean variance of the noise in the table of each row
     per_count: float  # additional variance of the noise for each count
-    level: np.ndarray  # mean noisy count in the table of each row
+    mean_noisy: np.ndarray  # mean noisy count in the table of each row
     shares: np.ndarray  # shares of the pool of each row, by row and column
     share_variances: np.ndarray  # variances of these shares
     totals: np.ndarray  # number of records in each row
     total_variances: np.ndarray  # variances of these numbers
-    exact_sums: bool = False  # whether rows are solved for their sums, see `given_sums`
+    exact_sums: bool = False  # whether counts add up to the total; see `condition_on_sums`
 
     @property
     def is_wide(self) -> bool:
         return self.noisy.shape[1] >= WIDE
 
     def rows(self, chosen: slice | list[int]) -> "Cells":
-        """Return some of the rows."""
-        fields = [each if isinstance(each, float | bool) else each[chosen] for each in self]
+        """Return the chosen rows."""
+        fields = [field if isinstance(field, float | bool) else field[chosen] for field in self]
         return Cells(*fields)  # type: ignore[arg-type]
 
     def columns(self, chosen: slice | np.ndarray) -> "Cells":
-        """Return some of the columns."""
+        """Return the chosen columns."""
         changed = {name: getattr(self, name)[:, chosen] for name in _BY_COLUMN}
         return self._replace(**changed)
 
     def sample(self, step: int) -> "Cells":
-        """Return about one of `step` cells."""
+        """Return about one in every `step` cells."""
         chosen = slice(None, None, step)
         return self.columns(chosen) if self.is_wide else self.rows(chosen)
 
@@ -123,7 +126,7 @@ class Posterior(NamedTuple):
 
 
 def estimate_shares(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:
-    """Estimate the cells of a model, all of which have the same prior."""
+    """Estimate the shares of all cells of a model under a common prior."""
     if not groups:
         return []
     size = sum(cells.noisy.size for cells in groups)
@@ -134,7 +137,7 @@ def estimate_shares(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:
     common = _fit_weights(_Batch.from_cells(some, prior).likelihood, prior.weights)
     posteriors = []
     for cells in groups:
-        if cells.is_wide and cells.noisy.shape[1] > _LARGE:
+        if cells.is_wide and cells.noisy.shape[1] > _MAX_WIDTH:
             posteriors.append(_interpolated(cells, prior, common))
             continue
         n_rows, width = cells.noisy.shape
@@ -149,7 +152,7 @@ class _Rows(NamedTuple):
 
     sizes: np.ndarray
     starts: np.ndarray
-    of_cells: np.ndarray
+    row_of_cell: np.ndarray
 
     @classmethod
     def from_sizes(cls, sizes: Any) -> "_Rows":
@@ -159,8 +162,8 @@ class _Rows(NamedTuple):
 class _Batch(NamedTuple):
     """Posteriors of each component (first dimension) for each cell of some rows (second).
 
-    Likelihoods have a common factor in each cell. `square` is the posterior mean of the square, and
-    `noise` the variance of the noise.
+    The likelihoods in each cell are known up to a common factor. `square` is the posterior mean of
+    the square, and `noise` the variance of the noise.
     """
 
     rows: _Rows
@@ -179,19 +182,23 @@ class _Batch(NamedTuple):
         )
         by_row = [
             np.concatenate([getattr(cells, name) for cells in groups])
-            for name in ("variance", "level", "totals")
+            for name in ("variance", "mean_noisy", "totals")
         ]
         by_row.append(np.repeat([cells.per_count for cells in groups], shapes[:, 0]))
-        variance, level, total, per_count = np.array(by_row).take(rows.of_cells, axis=1)
-        variance = cell_variances(noisy, variance, per_count, level)
+        variance, mean_noisy, total, per_count = np.array(by_row).take(rows.row_of_cell, axis=1)
+        variance = cell_variances(noisy, variance, per_count, mean_noisy)
         centre, centre_variance = total * shares, total**2 * share_variances
         # Rows vary at least as much as a sample of their pool.
-        sampled = np.maximum(centre, _LEAST)
+        sampled = np.maximum(centre, _MIN_VARIANCE)
         normal = [(centre, sampled + centre_variance)]
-        normal += [_adjacent(noisy, variance, centre, rows, reach) for reach in prior.reaches]
-        spread = (1 + np.array(prior.scatters)[:, np.newaxis] * total) * sampled + centre_variance
-        chance = np.clip(2 * centre**2 / (spread + centre**2), _TINY, 1.0)
-        means = [*(centre / chance), *[total / rows.sizes[rows.of_cells]] * prior.has_diffuse]
+        normal += [
+            _adjacent(noisy, variance, centre, rows, distance) for distance in prior.distances
+        ]
+        overdispersions = np.array(prior.overdispersions)[:, np.newaxis]
+        prior_variance = (1 + overdispersions * total) * sampled + centre_variance
+        p_nonzero = np.clip(2 * centre**2 / (prior_variance + centre**2), _TINY, 1.0)
+        diffuse = [total / rows.sizes[rows.row_of_cell]] * prior.has_diffuse
+        means = [*(centre / p_nonzero), *diffuse]
         parts = [
             _normal(noisy, variance, *map(np.array, zip(*normal, strict=True))),
             _exponential(noisy, variance, np.array(means)),
@@ -202,34 +209,34 @@ class _Batch(NamedTuple):
             term[: len(normal)], term[len(normal) :] = (part[i] for part in parts)
         logs, mean, square = _truncated(*terms)
         # The sparse components have a point mass at 0 as well.
-        sparse = slice(len(normal), len(normal) + len(chance))
+        sparse = slice(len(normal), len(normal) + len(p_nonzero))
         at_zero = (noisy**2 / variance + np.log(variance)) / -2
-        total_mass = chance + (1 - chance) * np.exp(at_zero - logs[sparse])
-        mean[sparse] *= chance / total_mass
-        square[sparse] *= chance / total_mass
+        total_mass = p_nonzero + (1 - p_nonzero) * np.exp(at_zero - logs[sparse])
+        mean[sparse] *= p_nonzero / total_mass
+        square[sparse] *= p_nonzero / total_mass
         logs[sparse] += np.log(total_mass)
         logs -= logs.max(axis=0)
         return cls(rows, np.exp(logs, out=logs), mean, square, variance)
 
     def moments(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return posterior means and variances of counts, by the weights of each row."""
-        shares = self.likelihood * weights.take(self.rows.of_cells, axis=1)
-        shares /= shares.sum(axis=0)
-        mean = np.einsum("ij,ij->j", shares, self.mean)
-        variance = np.einsum("ij,ij->j", shares, self.square)
+        """Return posterior means and variances of counts under the weights of each row."""
+        responsibilities = self.likelihood * weights.take(self.rows.row_of_cell, axis=1)
+        responsibilities /= responsibilities.sum(axis=0)
+        mean = np.einsum("ij,ij->j", responsibilities, self.mean)
+        variance = np.einsum("ij,ij->j", responsibilities, self.square)
         variance -= mean**2
         return mean, np.maximum(variance, 0.0, out=variance)
 
     def row_weights(self, common: np.ndarray) -> np.ndarray:
         """Fit the weights of each row, an array of shape (n_components, n_rows)."""
-        before = _PSEUDO_CELLS * common[:, np.newaxis]
-        weights = np.repeat(before, len(self.rows.sizes), axis=1)
-        for _ in range(_STEPS):
-            shares = weights.take(self.rows.of_cells, axis=1)
-            shares *= self.likelihood
-            shares /= shares.sum(axis=0)
-            weights = np.add.reduceat(shares, self.rows.starts, axis=1)
-            weights += before
+        pseudo_weights = _PSEUDO_OBSERVATIONS * common[:, np.newaxis]
+        weights = np.repeat(pseudo_weights, len(self.rows.sizes), axis=1)
+        for _ in range(_EM_STEPS):
+            responsibilities = weights.take(self.rows.row_of_cell, axis=1)
+            responsibilities *= self.likelihood
+            responsibilities /= responsibilities.sum(axis=0)
+            weights = np.add.reduceat(responsibilities, self.rows.starts, axis=1)
+            weights += pseudo_weights
         return weights
 
     def posteriors(self, groups: Sequence[Cells], common: np.ndarray) -> list[Posterior]:
@@ -237,8 +244,8 @@ class _Batch(NamedTuple):
         totals = np.concatenate([cells.totals for cells in groups])
         total_variances = np.concatenate([cells.total_variances for cells in groups])
         noise = self.noise if groups[0].exact_sums else None
-        mean = given_sums(mean, variance, totals, total_variances, self.rows, noise)
-        sums = np.add.reduceat(mean, self.rows.starts).take(self.rows.of_cells)
+        mean = condition_on_sums(mean, variance, totals, total_variances, self.rows, noise)
+        sums = np.add.reduceat(mean, self.rows.starts).take(self.rows.row_of_cell)
         moments = np.array([mean / sums, variance / sums**2])
         ends = np.cumsum([cells.noisy.size for cells in groups])
         return [
@@ -247,23 +254,23 @@ class _Batch(NamedTuple):
         ]
 
 
-def cell_variances(noisy, variance, per_count, level):
-    """Return the variances of the noise of cells: larger for larger counts, with a known mean."""
-    return np.maximum(variance + per_count * (noisy - level), variance / 2)
+def cell_variances(noisy, variance, per_count, mean_noisy):
+    """Return the noise variances of cells, which increase with the counts and have a known mean."""
+    return np.maximum(variance + per_count * (noisy - mean_noisy), variance / 2)
 
 
 def _fit_weights(likelihood: np.ndarray, initial: np.ndarray) -> np.ndarray:
     """Fit the weights that all cells of a model share."""
-    before = _PSEUDO_CELLS * initial
-    weights = before
-    for _ in range(_STEPS):
+    pseudo_weights = _PSEUDO_OBSERVATIONS * initial
+    weights = pseudo_weights
+    for _ in range(_EM_STEPS):
         # Only proportions of weights matter in a step.
         weights = weights * likelihood.dot(np.reciprocal(weights.dot(likelihood)))
-        weights += before
+        weights += pseudo_weights
     return weights / weights.sum()
 
 
-def given_sums(
+def condition_on_sums(
     mean: np.ndarray,
     variance: np.ndarray,
     sums: np.ndarray,
@@ -271,24 +278,24 @@ def given_sums(
     rows: _Rows,
     noise: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return means of counts given the sums of their rows, to first order in the difference.
+    """Return conditional means of counts given the sums of their rows, to first order.
 
-    This is the regression of independent counts on a sum that is known up to a variance. Means
-    stay positive: small ones decrease by less than the regression says. The sum is then too
-    large, and scaling to it mainly decreases the largest counts. With the variances of the noise,
-    the multiplier of each row is solved for, so that the sums are exact, and counts have common
-    errors as well, see `_common_variances`.
+    This is the regression of independent counts on a sum that is observed with a known error
+    variance. Means remain positive: small ones decrease by less than the regression implies. The
+    sum is then too large, and scaling to it mainly decreases the largest counts. If `noise` is
+    given, the multiplier of each row is found numerically, so that the sums are exact, and the
+    errors of counts also have a common part; see `_common_covariances`.
     """
     weights = mean * _ROUNDING
     weights += variance
-    free = np.maximum(sum_variances, _TINY)
-    off = sums - np.add.reduceat(mean, rows.starts)
+    sum_variances = np.maximum(sum_variances, _TINY)
+    difference = sums - np.add.reduceat(mean, rows.starts)
     if noise is not None:
-        weights += _common_variances(off, mean, variance, noise, free, rows)
-    tilt = off / (np.add.reduceat(weights, rows.starts) + free)
+        weights += _common_covariances(difference, mean, variance, noise, sum_variances, rows)
+    multiplier = difference / (np.add.reduceat(weights, rows.starts) + sum_variances)
     if noise is not None:
-        tilt = _solved_tilts(tilt, mean, weights, sums, free, rows)
-    weights *= tilt.take(rows.of_cells)
+        multiplier = _solve_multipliers(multiplier, mean, weights, sums, sum_variances, rows)
+    weights *= multiplier.take(rows.row_of_cell)
     # A decrease by t becomes m**2 / (m + t), which is the same to first order.
     adjusted = np.maximum(-weights, _TINY)
     adjusted += mean
@@ -298,43 +305,47 @@ def given_sums(
     return adjusted
 
 
-def _common_variances(off, mean, variance, noise, free, rows: _Rows) -> np.ndarray:
+def _common_covariances(
+    difference, mean, variance, noise, sum_variances, rows: _Rows
+) -> np.ndarray:
     """Return covariances of counts with the sum of their row, due to a common error of the prior.
 
-    If the prior is wrong for a row, the errors of its small counts add up, and those of counts
-    that the noise leaves clear do not. The common error is proportional to the count and to the
-    share of its noise that the prior removed. Its variance in the sum is the part of the squared
-    difference `off` that the other variances do not explain.
+    If the prior is wrong for a row, the errors of its small counts add up, whereas the errors
+    of counts that are large relative to the noise do not. The common error is proportional to the
+    count and to the share of its noise that the prior removed. Its variance in the sum is the part
+    of the squared `difference` that the other variances do not explain.
     """
     common = mean * np.clip(1 - variance / noise, 0.0, 1.0)
-    excess = np.maximum(off**2 - np.add.reduceat(variance, rows.starts) - free, 0.0)
+    excess = np.maximum(difference**2 - np.add.reduceat(variance, rows.starts) - sum_variances, 0.0)
     least = _ROUNDING * np.add.reduceat(mean, rows.starts) + _TINY
     excess /= np.maximum(np.add.reduceat(common, rows.starts), least)
-    return common * excess.take(rows.of_cells)
+    return common * excess.take(rows.row_of_cell)
 
 
-def _solved_tilts(tilt, mean, weights, sums, free, rows: _Rows) -> np.ndarray:
-    """Return multipliers t of rows for which the counts add up to ``sums - free * t``.
+def _solve_multipliers(multiplier, mean, weights, sums, sum_variances, rows: _Rows) -> np.ndarray:
+    """Return multipliers t of rows for which counts add up to ``sums - sum_variances * t``.
 
-    Newton's method. Sums increase with t. They are linear above 0 and convex below, so all steps
-    after the first one, the given tilts, decrease to the solution.
+    Newton's method, starting from the given multipliers. The sums increase with t, linearly above
+    0 and convexly below, so after the first step the iterates decrease to the solution.
     """
     for _ in range(_MAX_SUM_STEPS):
-        down = np.maximum(-weights * tilt.take(rows.of_cells), 0.0)
+        down = np.maximum(-weights * multiplier.take(rows.row_of_cell), 0.0)
         kept = mean / (mean + down + _TINY)
-        up = np.maximum(weights * tilt.take(rows.of_cells), 0.0)
-        excess = np.add.reduceat(mean * kept + up, rows.starts) + free * tilt - sums
+        up = np.maximum(weights * multiplier.take(rows.row_of_cell), 0.0)
+        excess = np.add.reduceat(mean * kept + up, rows.starts) + sum_variances * multiplier - sums
         if np.all(np.abs(excess) <= _SUM_TOLERANCE * sums):
             break
-        tilt = tilt - excess / (np.add.reduceat(weights * kept**2, rows.starts) + free)
-    return tilt
+        multiplier = multiplier - excess / (
+            np.add.reduceat(weights * kept**2, rows.starts) + sum_variances
+        )
+    return multiplier
 
 
 def _interpolated(cells: Cells, prior: Prior, common: np.ndarray) -> Posterior:
-    """Estimate large rows, by interpolation of the posterior moments on a grid."""
+    """Estimate large rows by interpolating the posterior moments on a grid."""
     n_rows = len(cells.noisy)
     # Rows with the same pool share the levels of the grid, and are evaluated together.
-    together = 1 if cells.shares.strides[0] else _BLOCK // (_LEVELS * len(_GRID))
+    together = 1 if cells.shares.strides[0] else _BLOCK // (_N_SHARE_LEVELS * len(_GRID))
     parts = [
         _interpolated_rows(cells.rows(chosen), prior, common)
         for chosen in row_blocks(n_rows, 1, together)
@@ -360,43 +371,43 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
     )
     moments = [each.reshape(-1, size) for each in _Batch.from_cells([grid], prior).moments(weights)]
     posterior = np.empty((2, *cells.noisy.shape))
-    for place, (noisy, deviation) in enumerate(zip(cells.noisy, deviations, strict=True)):
+    for index, (noisy, deviation) in enumerate(zip(cells.noisy, deviations, strict=True)):
         for chosen in row_blocks(len(noisy), 1, _BLOCK):
-            rest = noisy[chosen] * (1 / (deviation * _GRID_STEP))
-            rest -= _GRID[0] / _GRID_STEP
-            np.clip(rest, 0.0, len(_GRID) - 1 - 1e-9, out=rest)
-            first = rest.astype(np.intp)
-            rest -= first
+            fraction = noisy[chosen] * (1 / (deviation * _GRID_STEP))
+            fraction -= _GRID[0] / _GRID_STEP
+            np.clip(fraction, 0.0, len(_GRID) - 1 - 1e-9, out=fraction)
+            first = fraction.astype(np.intp)
+            fraction -= first
             first += offsets[chosen]
-            for moment, out in zip(moments, posterior[:, place, chosen], strict=True):
-                moment[place].take(first, out=out, mode="clip")  # other modes copy
-                step = moment[place, 1:].take(first, mode="clip")
+            for moment, out in zip(moments, posterior[:, index, chosen], strict=True):
+                moment[index].take(first, out=out, mode="clip")  # other modes copy
+                step = moment[index, 1:].take(first, mode="clip")
                 step -= out
-                step *= rest
+                step *= fraction
                 out += step
     # Cells beyond the grid are evaluated exactly.
-    of_rows, columns = np.nonzero(cells.noisy > deviations[:, np.newaxis] * _GRID[-1])
+    row_indices, columns = np.nonzero(cells.noisy > deviations[:, np.newaxis] * _GRID[-1])
     for chosen in row_blocks(len(columns), 1, _BLOCK):
-        row, column = of_rows[chosen], columns[chosen]
+        row, column = row_indices[chosen], columns[chosen]
         rows = np.unique(row)
         beyond = [cells.rows([k]).columns(column[row == k]) for k in rows.tolist()]
         posterior[:, row, column] = _Batch.from_cells(beyond, prior).moments(weights[:, rows])
     start = np.zeros(1, dtype=np.intp)
     whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
-    for place, (mean, variance) in enumerate(posterior.swapaxes(0, 1)):
-        sums, sum_variances = cells.totals[[place]], cells.total_variances[[place]]
+    for index, (mean, variance) in enumerate(posterior.swapaxes(0, 1)):
+        sums, sum_variances = cells.totals[[index]], cells.total_variances[[index]]
         noise = None
         if cells.exact_sums:
-            level, own = cells.level[place], cells.variance[place]
-            noise = cell_variances(cells.noisy[place], own, cells.per_count, level)
-        mean[:] = given_sums(mean, variance, sums, sum_variances, whole, noise)
+            mean_noisy, own = cells.mean_noisy[index], cells.variance[index]
+            noise = cell_variances(cells.noisy[index], own, cells.per_count, mean_noisy)
+        mean[:] = condition_on_sums(mean, variance, sums, sum_variances, whole, noise)
     return posterior
 
 
 def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the offset of each column in the grid, and the shares and variances of levels."""
     logs = np.log(row.shares[0])
-    low, spacing = logs.min(), np.ptp(logs) / (_LEVELS - 1)
+    low, spacing = logs.min(), np.ptp(logs) / (_N_SHARE_LEVELS - 1)
     logs -= low
     logs /= max(spacing, _TINY)
     nearest = np.rint(logs, out=logs).astype(np.intp)
@@ -411,59 +422,62 @@ def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _adjacent(
-    noisy: np.ndarray, variance: np.ndarray, centre: np.ndarray, rows: _Rows, reach: int
+    noisy: np.ndarray, variance: np.ndarray, centre: np.ndarray, rows: _Rows, distance: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the values that adjacent cells predict, and their variances.
 
-    Adjacent cells have a common factor to their centres. Its prior mean is 1. At the end of a
-    row, where fewer cells are adjacent, the variance is larger.
+    The counts of adjacent cells are their centres times a common factor, whose prior mean is 1. At
+    the end of a row, where fewer cells are adjacent, the variance is larger.
     """
-    place = np.arange(len(noisy))
-    low = np.maximum(place - reach, rows.starts[rows.of_cells])
-    high = np.minimum(place + reach + 1, (rows.starts + rows.sizes)[rows.of_cells])
+    index = np.arange(len(noisy))
+    low = np.maximum(index - distance, rows.starts[rows.row_of_cell])
+    high = np.minimum(index + distance + 1, (rows.starts + rows.sizes)[rows.row_of_cell])
     cells = np.stack([noisy, centre, variance])
     sums = np.zeros((len(cells), len(noisy) + 1))
     np.cumsum(cells, axis=1, out=sums[:, 1:])
-    seen, expected, seen_variance = sums.take(high, axis=1) - sums.take(low, axis=1) - cells
-    np.maximum(expected, _LEAST, out=expected)
-    np.maximum(seen_variance, 0.0, out=seen_variance)
-    known = _FACTOR_VARIANCE / (_FACTOR_VARIANCE + seen_variance / expected**2)
-    found = centre * np.maximum(1 + known * (seen / expected - 1), 0.0)
-    unknown = centre**2 * (_FACTOR_VARIANCE * (1 - known))
-    missing = 2 * reach / np.maximum(high - low - 1, 1)
-    return found, unknown + (_CURVATURE * missing * found) ** 2 + found + np.sqrt(_LEAST)
+    observed, expected, observed_variance = sums.take(high, axis=1) - sums.take(low, axis=1) - cells
+    np.maximum(expected, _MIN_VARIANCE, out=expected)
+    np.maximum(observed_variance, 0.0, out=observed_variance)
+    known = _FACTOR_VARIANCE / (_FACTOR_VARIANCE + observed_variance / expected**2)
+    predicted = centre * np.maximum(1 + known * (observed / expected - 1), 0.0)
+    factor_variance = centre**2 * (_FACTOR_VARIANCE * (1 - known))
+    missing = 2 * distance / np.maximum(high - low - 1, 1)
+    variance = factor_variance + (_CURVATURE * missing * predicted) ** 2
+    return predicted, variance + predicted + np.sqrt(_MIN_VARIANCE)
 
 
-# Posteriors are normal distributions, truncated to positive values. They are given by their mean
-# before truncation in standard deviations (z), the standard deviation, and two terms of the
-# marginal likelihood: a factor of the mass above 0, and the logarithm of the rest (tilt).
+# Posteriors are normal distributions, truncated to positive values. They are represented by z (the
+# mean before truncation divided by the standard deviation), the standard deviation, and two terms
+# of the marginal likelihood: a factor that multiplies the mass above 0, and the logarithm of the
+# remaining factors (log_rest).
 
 
 def _normal(
-    noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, spread: np.ndarray
+    noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, prior_variance: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """Return posteriors under normal priors, or exponential ones if the variance is large.
 
-    Truncation at 0 would increase the mean of a normal distribution that is as wide as its mean.
+    Truncation at 0 would increase the mean of a normal distribution whose standard deviation is at
+    least its mean.
     """
-    mean = np.maximum(mean, _LEAST)
-    ratio = variance / spread
+    mean = np.maximum(mean, _MIN_VARIANCE)
+    ratio = variance / prior_variance
     shrinkage = 1 + ratio
     deviation = np.sqrt(variance / shrinkage)
     z = (noisy + mean * ratio) / (shrinkage * deviation)
-    both = spread + variance
-    factor = 0.5 / (np.sqrt(both) * ndtr(mean / np.sqrt(spread)))
-    tilt = (noisy - mean) ** 2 / both
-    tilt += np.minimum(z, _FAR) ** 2
-    tilt /= -2
-    found = z, deviation, factor, tilt
-    wide = np.flatnonzero(spread >= mean**2)
+    marginal_variance = prior_variance + variance
+    factor = 0.5 / (np.sqrt(marginal_variance) * ndtr(mean / np.sqrt(prior_variance)))
+    log_rest = (noisy - mean) ** 2 / marginal_variance
+    log_rest += np.minimum(z, _MAX_Z) ** 2
+    log_rest /= -2
+    terms = z, deviation, factor, log_rest
+    wide = np.flatnonzero(prior_variance >= mean**2)
     if wide.size:
         cells = wide % noisy.size
         exponential = _exponential(noisy.take(cells), variance.take(cells), mean.take(wide))
-        for each, values in zip(found, exponential, strict=True):
-            each.put(wide, values)
-    return found
+        for term, values in zip(terms, exponential, strict=True):
+            term.put(wide, values)
+    return terms
 
 
 def _exponential(
@@ -472,24 +486,26 @@ def _exponential(
     """Return posteriors under exponential priors."""
     deviation, rate = np.sqrt(variance), 1 / mean
     z = (noisy - variance * rate) / deviation
-    tilt = noisy**2 / (-2 * variance)
-    if z.max(initial=0.0) >= _FAR:
-        # Squares of z would cancel all digits of the likelihood.
-        tilt = np.where(z < _FAR, tilt, (variance * rate / 2 - noisy) * rate - _FAR**2 / 2)
+    log_rest = noisy**2 / (-2 * variance)
+    if z.max(initial=0.0) >= _MAX_Z:
+        # Squaring a large z would lose all precision of the likelihood to cancellation.
+        log_rest = np.where(
+            z < _MAX_Z, log_rest, (variance * rate / 2 - noisy) * rate - _MAX_Z**2 / 2
+        )
     rate *= np.sqrt(np.pi / 2)
-    return z, deviation, rate, tilt
+    return z, deviation, rate, log_rest
 
 
 def _truncated(
-    z: np.ndarray, deviation: np.ndarray, factor: np.ndarray, tilt: np.ndarray
+    z: np.ndarray, deviation: np.ndarray, factor: np.ndarray, log_rest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return log-likelihoods, means, and means of squares of truncated posteriors."""
     # Twice the mass above 0 times exp(z**2 / 2), and the distance of the mean from z.
-    scaled = erfcx(np.minimum(z, _FAR) * -np.sqrt(0.5))
+    scaled = erfcx(np.minimum(z, _MAX_Z) * -np.sqrt(0.5))
     mean = np.sqrt(2 / np.pi) / scaled
     scaled *= factor
     logs = np.log(scaled, out=scaled)
-    logs += tilt
+    logs += log_rest
     mean += z
     square = 1 + z * mean
     if (far := z < -1e3).any():
