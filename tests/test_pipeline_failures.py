@@ -226,7 +226,7 @@ class MakesItsOwn(TransformerMixin, BaseEstimator):
 @pytest.mark.filterwarnings("ignore:step 'own'")
 def test_a_private_estimator_created_by_a_step_is_refused():
     accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match="'own' uses a DirichletHistogramTransformer that is none"):
+    with pytest.raises(ValueError, match="'own' uses a DirichletHistogramTransformer that is not one"):
         PrivatePipeline([("own", MakesItsOwn()), ("model", model())], accountant=accountant).fit(
             X, Y
         )
@@ -275,7 +275,7 @@ def test_shared_estimators_are_neither_released_nor_changed(epsilon):
     stack = StackingClassifier([("frozen", FrozenEstimator(counting))], cv="prefit")
     beside = ColumnTransformer([("bins", bins(bounds=(0, 4)), [0, 1])])
     pipe = PrivatePipeline([("bins", beside), ("stack", stack)], epsilon=epsilon)
-    with pytest.raises(ValueError, match="is frozen and was not released yet"):
+    with pytest.raises(ValueError, match="is frozen and has not been released yet"):
         pipe.fit(codes, Y)
     assert "_counts_" in vars(counting)
     assert len(counting.accountant) == 0
