@@ -127,13 +127,13 @@ def test_only_charged_noise_is_drawn(records):
 def test_the_charge_is_made_before_the_first_run(records, monkeypatch):
     recorder, order = Recorder(), []
     monkeypatch.setattr(recorder, "charge", lambda *args, **kwargs: order.append("charge"))
-    perform = runs.perform
+    run_candidate = runs.run_candidate
 
     def performed(*args, **kwargs):
         order.append("run")
-        return perform(*args, **kwargs)
+        return run_candidate(*args, **kwargs)
 
-    monkeypatch.setattr(runs, "perform", performed)
+    monkeypatch.setattr(runs, "run_candidate", performed)
     fixed(accountant=recorder).fit(*records)
     assert order[0] == "charge"
     assert order.count("charge") == 1
@@ -141,7 +141,7 @@ def test_the_charge_is_made_before_the_first_run(records, monkeypatch):
 
 
 def test_a_limit_is_checked_before_the_first_run(records, monkeypatch):
-    monkeypatch.setattr(runs, "perform", None)
+    monkeypatch.setattr(runs, "run_candidate", None)
     accountant = PrivacyAccountant(epsilon=0.5, delta=1e-5)
     search = fixed(accountant=accountant)
     with pytest.raises(BudgetExceededError):

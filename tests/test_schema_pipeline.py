@@ -447,7 +447,7 @@ def test_a_search_holds_out_persons_with_all_their_counted_records(adjacency):
     model = pipeline(PERSONS, model=DirichletCategoricalNB(n_samples=1200))
     search = PrivateGridSearchCV(model, GRID, adjacency=adjacency)
     with (
-        patch("skdirdp.model_selection.runs.perform_all", side_effect=KeyboardInterrupt) as runs,
+        patch("skdirdp.model_selection.runs.run_candidates", side_effect=KeyboardInterrupt) as runs,
         pytest.raises(KeyboardInterrupt),
     ):
         search.fit(frame, "label")

@@ -1,4 +1,4 @@
-"""Candidates of a search, and their runs: a fit and a noisy score each.
+"""Candidates of a search, and their runs. A run is one fit and its noisy score.
 
 A candidate is the estimator with one choice of parameters, as a `PrivatePipeline`: it can be
 rehearsed, and its budget is a parameter.
@@ -28,20 +28,21 @@ from ..pipeline.inputs import find_schema
 from .planning import Route, SearchPlan
 from .scoring import GRID, PrivateScorer, rank_table, score_table, set_range
 
-#: Parameters of a candidate that follow from the search.
+#: Parameters of a candidate that the search sets.
 BUDGET_PARAMETERS = ("accountant", "adjacency", "delta", "epsilon", "order")
 _STEP = "estimator"
 
 #: Reason why a search cannot protect people with several rows.
 ROWS_ONLY = (
-    "a search splits and scores rows, and its noise is for one row, but a person with several rows "
-    "could be fitted to and held out at once. Declare the person in a Schema, and begin the "
-    "pipeline with schema.encoder(): then people are split and scored"
+    "a search splits and scores rows, and its noise protects one row, but a person with several "
+    "rows could be in both the training rows and the held-out rows. Declare a person column in a "
+    "Schema, and make schema.encoder() the first step of the pipeline; the search then splits and "
+    "scores people instead of rows"
 )
 
 
 class Records(NamedTuple):
-    """Records to fit to, with the parameters of the `fit` of a candidate."""
+    """Training records, with the `fit` parameters of a candidate."""
 
     X: Any
     y: Any
@@ -60,17 +61,17 @@ class SearchData(NamedTuple):
 
 
 def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) -> None:
-    """Raise an error for parameters that a search cannot choose."""
+    """Raise an error for parameters that a search cannot vary."""
     schema = find_schema(estimator)
     max_rows = 1 if schema is None else schema.max_rows
-    for name in dict.fromkeys(name for each in candidates for name in each):
+    for name in dict.fromkeys(name for parameters in candidates for name in parameters):
         if name.split("__")[-1] in BUDGET_PARAMETERS:
             raise ValueError(f"{name} must not be searched over: the budget of the search sets it")
-    for each in ({}, *candidates):
-        for name, value in {**estimator.get_params(deep=True), **each}.items():
+    for parameters in ({}, *candidates):
+        for name, value in {**estimator.get_params(deep=True), **parameters}.items():
             if name.split("__")[-1] == "max_rows" and value not in (None, 1, max_rows):
                 raise ValueError(f"{name} must be 1 inside a search: {ROWS_ONLY}")
-        other = find_schema(clone(estimator).set_params(**each)) if each else schema
+        other = find_schema(clone(estimator).set_params(**parameters)) if parameters else schema
         names = ("person", "max_rows", "missing_values")
         if any(getattr(schema, name, None) != getattr(other, name, None) for name in names):
             raise ValueError(
@@ -82,8 +83,8 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
 def make_candidate(
     estimator: Any, parameters: Mapping[str, Any], budget: Budget, seed: int | None = None
 ) -> PrivatePipeline:
-    """Return an unfitted copy with these parameters and this budget, without accountant."""
-    # If `seed` is given, it seeds all parameters `random_state` that are None.
+    """Return an unfitted copy with these parameters and this budget, without an accountant."""
+    # If `seed` is given, it seeds every `random_state` parameter that is None.
     copy = clone(estimator).set_params(
         **{name: clone(value, safe=False) for name, value in parameters.items()}
     )
@@ -107,7 +108,7 @@ def is_wrapped(estimator: Any) -> bool:
 
 
 def candidate_params(estimator: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the parameters of the `fit` of a candidate, from those of the estimator."""
+    """Return the `fit` parameters of a candidate, given those of the estimator."""
     if not is_wrapped(estimator) or _routing_enabled():  # with routing, the step requests them
         return params
     return {f"{_STEP}__{name}": value for name, value in params.items()}
@@ -127,7 +128,7 @@ def rehearse(
     if any(isinstance(m, SelectionMechanism) and not m.is_exact for m, _ in planned.joint.parts):
         raise ValueError(
             "PrivateCountVectorizer must not learn its vocabulary inside a search: every run would "
-            "use a part of delta. Fit it before, and pass its vocabulary_. Nothing was charged"
+            "use part of delta. Fit it beforehand, and pass its vocabulary_. Nothing was charged"
         )
     names = [*leaking, *planned.not_covered]
     return planned.joint, [n.removeprefix(f"{_STEP}__") if wrapped else n for n in names]
@@ -141,26 +142,26 @@ def fit_candidate(candidate: PrivatePipeline, records: Records, wrapped: bool) -
 
 @contextmanager
 def deduplicate_warnings() -> Iterator[None]:
-    """Issue each warning of several candidates once."""
+    """Issue each warning only once, even if several candidates cause it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
-    for message, category in dict.fromkeys((str(each.message), each.category) for each in caught):
+    for message, category in dict.fromkeys((str(w.message), w.category) for w in caught):
         warn(message.replace(f"{_STEP}__", ""), category)
 
 
 @contextmanager
 def ignore_leak_warnings() -> Iterator[None]:
-    """Ignore warnings that the first rehearsal has issued."""
+    """Ignore leak warnings, which the first rehearsal has already issued."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyLeakWarning)
         yield
 
 
 class Run(NamedTuple):
-    """Release of one run."""
+    """Result of one run."""
 
-    number: int  # of the candidate
+    candidate_index: int
     rank: float  # for the comparison of runs; minus infinity for a failed run
     fitted: Any = None  # estimator, None for a failed run
     scorer: PrivateScorer | None = None  # with its range
@@ -177,8 +178,8 @@ def draw_candidates(route: Route, generator: NoiseGenerator) -> list[int]:
             return drawn
 
 
-def perform(
-    number: int,
+def run_candidate(
+    candidate_index: int,
     candidate: PrivatePipeline,
     expected: JointMechanism | None,  # releases of the fit that were charged
     seed: int | None,
@@ -190,7 +191,8 @@ def perform(
 ) -> Run:
     """Fit a candidate to `train` and score it on `test`; a failure counts as a run, too."""
     try:
-        # Warnings of other runs than the best, and their number, are not private.
+        # Warnings of runs other than the best one, and the number of warnings, are not covered by
+        # the guarantee, so they are suppressed.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             fitted, report = fit_candidate(candidate, train, wrapped)
@@ -201,15 +203,17 @@ def perform(
             if not score.is_exact:
                 generator = noise_generator(None if seed is None else seed + 1)
                 noisy = score.noisy(noisy, generator, GRID)
-            return Run(number, rank_table(scorer, noisy, score.sigma), fitted, scorer, noisy)
+            return Run(
+                candidate_index, rank_table(scorer, noisy, score.sigma), fitted, scorer, noisy
+            )
     except BaseException as error:
         if not is_error(error):
             raise
         # The error is dropped, because it may contain data.
-        return Run(number, -np.inf)
+        return Run(candidate_index, -np.inf)
 
 
-def perform_all(
+def run_candidates(
     estimator: Any,
     data: SearchData,
     plan: SearchPlan,
@@ -218,15 +222,15 @@ def perform_all(
     n_jobs: int | None,
     verbose: int | None,
 ) -> Iterable[Run]:
-    """Perform a run for each number and seed, with a progress bar unless `verbose` is None."""
+    """Run the candidate of each (index, seed), with a progress bar unless `verbose` is None."""
     common = (data.train, data.test, scorer, plan.score, is_wrapped(estimator))
 
-    def run(number: int, seed: int | None) -> Any:
-        candidate = make_candidate(estimator, data.candidates[number], plan.budget, seed)
-        expected = plan.fits[number] if plan.fits else None
-        return delayed(perform)(number, candidate, expected, seed, *common)
+    def run(candidate_index: int, seed: int | None) -> Any:
+        candidate = make_candidate(estimator, data.candidates[candidate_index], plan.budget, seed)
+        expected = plan.fits[candidate_index] if plan.fits else None
+        return delayed(run_candidate)(candidate_index, candidate, expected, seed, *common)
 
-    runs = Parallel(n_jobs=n_jobs, return_as="generator")(run(*each) for each in seeds)
+    runs = Parallel(n_jobs=n_jobs, return_as="generator")(run(*pair) for pair in seeds)
     if verbose is not None:
         with suppress(ImportError):
             from tqdm.auto import tqdm

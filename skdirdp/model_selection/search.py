@@ -242,7 +242,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         shown = self.verbose or len(vars(self).get("_skl_callbacks", ()))
         verbose = shown if plan.route.name == "composition" else shown or None
         pairs = list(zip(drawn, seeds, strict=True))
-        done = runs.perform_all(self.estimator, data, plan, scorer, pairs, self.n_jobs, verbose)
+        done = runs.run_candidates(self.estimator, data, plan, scorer, pairs, self.n_jobs, verbose)
         best = runs.select_best(done, generator)
         if best.fitted is None:
             raise RuntimeError(
@@ -255,11 +255,11 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _refit(self, best: Run, data: SearchData, plan: SearchPlan, generator: Any) -> Run:
         """Return the best run with its candidate fitted to all records."""
         seed = None if self.random_state is None else int(generator.integers(2**31))
-        parameters, wrapped = data.candidates[best.number], is_wrapped(self.estimator)
+        parameters, wrapped = data.candidates[best.candidate_index], is_wrapped(self.estimator)
         candidate = make_candidate(self.estimator, parameters, plan.refit_budget, seed)
         with runs.ignore_leak_warnings():
             fitted, report = fit_candidate(candidate, data.all_records, wrapped)
-        if plan.refits and dict(report.mechanisms) != dict(plan.refits[best.number].parts):
+        if plan.refits and dict(report.mechanisms) != dict(plan.refits[best.candidate_index].parts):
             raise RuntimeError(
                 "the noise of the last fit differs from the noise that was charged: its tables "
                 "depend on more than public parameters. Nothing is published; the charge remains"
@@ -271,8 +271,8 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     ) -> None:
         assert best.scorer is not None
         assert best.noisy is not None
-        self.best_index_ = best.number
-        self.best_params_ = dict(data.candidates[best.number])
+        self.best_index_ = best.candidate_index
+        self.best_params_ = dict(data.candidates[best.candidate_index])
         self.candidates_ = [dict(each) for each in data.candidates]
         self.scorer_ = best.scorer
         self.released_score_ = estimate_score(
