@@ -1,8 +1,8 @@
 """Constraints between the columns of a record: a small language, parsed without `eval`.
 
 A constraint compares columns with values or with other columns, such as ``start <= end`` or
-``decile <= 3 implies score == 'Low'``. As in a CHECK of SQL, a comparison with a missing value is
-unknown, and a record violates a constraint only if the constraint is false.
+``decile <= 3 implies score == 'Low'``. As in an SQL CHECK constraint, a comparison with a missing
+value is unknown, and a record violates a constraint only if the constraint is false.
 """
 
 import operator
@@ -33,11 +33,14 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 _KEYWORDS = frozenset({"and", "or", "not", "implies", "in", "is", "missing", "True", "False"})
 _TRUTH = {"True": True, "False": False, "true": True, "false": False}
-_LONGEST, _DEEPEST = 10_000, 50  # characters of a constraint, and nested parentheses
+_MAX_LENGTH, _MAX_DEPTH = 10_000, 50  # characters of a constraint, and nested parentheses
 
 
 class _Truth(NamedTuple):
-    """Masks of the records for which an expression is true, and false; neither if unknown."""
+    """Masks of the records for which an expression is true, and for which it is false.
+
+    If it is unknown, both are False.
+    """
 
     true: np.ndarray
     false: np.ndarray
@@ -63,7 +66,7 @@ _Operand = _Column | _Value
 @dataclass(frozen=True)
 class _Comparison:
     left: _Operand
-    symbol: str
+    comparator: str
     right: _Operand
 
     def check(self, kinds: Mapping[Hashable, Kind]) -> None:
@@ -71,7 +74,7 @@ class _Comparison:
         domains = [_domain(each, kinds) for each in (self.left, self.right)]
         if isinstance(self.left, _Value) and isinstance(self.right, _Value):
             raise ValueError("a comparison must contain a column")
-        if self.symbol in ("==", "!="):
+        if self.comparator in ("==", "!="):
             for one, other in ((self.left, self.right), (self.right, self.left)):
                 if (
                     isinstance(one, _Column)
@@ -83,18 +86,18 @@ class _Comparison:
                 return
         if domains[0] != domains[1] or domains[0] == "categories":
             raise ValueError(
-                f"{self.symbol} must compare two numbers, two dates, or a column with one of its "
-                f"categories; got {domains[0]} and {domains[1]}"
+                f"{self.comparator} must compare two numbers, two dates, or a column with one of "
+                f"its categories; got {domains[0]} and {domains[1]}"
             )
 
-    def evaluate(self, record: "Cells") -> _Truth:
+    def evaluate(self, cells: "Cells") -> _Truth:
         both = self.left, self.right
-        if self.symbol in ("==", "!=") and any(record.is_category(each) for each in both):
-            first, second = record.identifiers(*both)
+        if self.comparator in ("==", "!=") and any(cells.is_category(each) for each in both):
+            first, second = cells.identifiers(*both)
         else:
-            first, second = (record.quantities(each) for each in both)
-        known = record.is_known(self.left) & record.is_known(self.right)
-        holds = np.broadcast_to(_COMPARISONS[self.symbol](first, second), known.shape)
+            first, second = (cells.quantities(each) for each in both)
+        known = cells.is_known(self.left) & cells.is_known(self.right)
+        holds = np.broadcast_to(_COMPARISONS[self.comparator](first, second), known.shape)
         return _Truth(known & holds, known & ~holds)
 
     def columns(self) -> Iterator[str]:
@@ -109,8 +112,8 @@ class _Missing:
         """Raise an error if the column has no values."""
         _domain(self.column, kinds)
 
-    def evaluate(self, record: "Cells") -> _Truth:
-        known = record.is_known(self.column)
+    def evaluate(self, cells: "Cells") -> _Truth:
+        known = cells.is_known(self.column)
         return _Truth(~known, known)
 
     def columns(self) -> Iterator[str]:
@@ -125,8 +128,8 @@ class _Not:
         """Check the term."""
         self.term.check(kinds)
 
-    def evaluate(self, record: "Cells") -> _Truth:
-        true, false = self.term.evaluate(record)
+    def evaluate(self, cells: "Cells") -> _Truth:
+        true, false = self.term.evaluate(cells)
         return _Truth(false, true)
 
     def columns(self) -> Iterator[str]:
@@ -142,8 +145,8 @@ class _All:
         for term in self.terms:
             term.check(kinds)
 
-    def evaluate(self, record: "Cells") -> _Truth:
-        truths = [term.evaluate(record) for term in self.terms]
+    def evaluate(self, cells: "Cells") -> _Truth:
+        truths = [term.evaluate(cells) for term in self.terms]
         true = np.logical_and.reduce([each.true for each in truths])
         return _Truth(true, np.logical_or.reduce([each.false for each in truths]))
 
@@ -159,45 +162,48 @@ def _any(terms: Sequence[Any]) -> Any:
 
 
 class _Parser:
-    """Recursive descent: implies, or, and, not, comparisons."""
+    """Recursive-descent parser.
+
+    In order of increasing precedence: implies, or, and, not, comparisons.
+    """
 
     def __init__(self, text: str):
-        if len(text) > _LONGEST:
-            raise ValueError(f"it must have at most {_LONGEST} characters; got {len(text)}")
+        if len(text) > _MAX_LENGTH:
+            raise ValueError(f"it must have at most {_MAX_LENGTH} characters; got {len(text)}")
         self._tokens: list[tuple[str, str]] = []
         position, text = 0, text.rstrip()
         while position < len(text):
             match = _TOKEN.match(text, position)
             if match is None:
-                raise ValueError(f"unknown symbol at position {position + 1}")
+                raise ValueError(f"unexpected character at position {position + 1}")
             self._tokens.append((str(match.lastgroup), match.group(str(match.lastgroup))))
             position = match.end()
-        self._place = 0
+        self._index = 0
         self._depth = 0
 
     def parse(self) -> Any:
         """Return the expression of the whole text."""
         found = self._implication()
-        if self._place < len(self._tokens):
-            raise ValueError(f"unexpected {self._tokens[self._place][1]!r}")
+        if self._index < len(self._tokens):
+            raise ValueError(f"unexpected {self._tokens[self._index][1]!r}")
         return found
 
     def _accept(self, *words: str) -> str | None:
-        if self._place < len(self._tokens):
-            kind, token = self._tokens[self._place]
+        if self._index < len(self._tokens):
+            kind, token = self._tokens[self._index]
             if kind in ("word", "symbol") and token in words:
-                self._place += 1
+                self._index += 1
                 return token
         return None
 
     def _expect(self, word: str) -> None:
         if self._accept(word) is None:
-            raise ValueError(f"{word!r} is missing")
+            raise ValueError(f"expected {word!r}")
 
     def _implication(self) -> Any:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ValueError(f"at most {_DEEPEST} terms may be nested")
+        if self._depth > _MAX_DEPTH:
+            raise ValueError(f"terms may be nested at most {_MAX_DEPTH} levels deep")
         left = self._disjunction()
         if self._accept("implies"):
             left = _any([_Not(left), self._implication()])
@@ -240,12 +246,12 @@ class _Parser:
             found = self._membership(left)
             return _Not(found) if is_negated else found
         terms = []
-        while not is_negated and (symbol := self._accept(*_COMPARISONS)):
+        while not is_negated and (comparator := self._accept(*_COMPARISONS)):
             right = self._operand()
-            terms.append(_Comparison(left, symbol, right))
+            terms.append(_Comparison(left, comparator, right))
             left = right
         if not terms:
-            raise ValueError("a comparison such as x <= 3 is missing")
+            raise ValueError("expected a comparison such as x <= 3")
         return terms[0] if len(terms) == 1 else _All(tuple(terms))
 
     def _membership(self, left: _Operand) -> Any:
@@ -257,10 +263,10 @@ class _Parser:
         return _any([_Comparison(left, "==", value) for value in values])
 
     def _operand(self) -> _Operand:
-        if self._place == len(self._tokens):
-            raise ValueError("a column or a value is missing at the end")
-        kind, token = self._tokens[self._place]
-        self._place += 1
+        if self._index == len(self._tokens):
+            raise ValueError("expected a column or a value at the end")
+        kind, token = self._tokens[self._index]
+        self._index += 1
         if kind == "number":
             return _Value(float(token) if set(token) & set(".eE") else int(token))
         if kind == "text":
@@ -270,7 +276,7 @@ class _Parser:
         if token in _TRUTH:
             return _Value(_TRUTH[token])
         if kind == "symbol" or token in _KEYWORDS:
-            raise ValueError(f"a column or a value must stand before {token!r}")
+            raise ValueError(f"expected a column or a value before {token!r}")
         return _Column(token)
 
 
@@ -285,7 +291,7 @@ def _has_numbers(kind: Kind) -> bool:
 
 
 def _domain(operand: _Operand, kinds: Mapping[Hashable, Kind]) -> str:
-    """Return what an operand is compared as: numbers, dates or categories."""
+    """Return the type as which an operand is compared: numbers, dates or categories."""
     if isinstance(operand, _Value):
         value = operand.value
         if isinstance(value, str):
@@ -295,7 +301,9 @@ def _domain(operand: _Operand, kinds: Mapping[Hashable, Kind]) -> str:
         raise ValueError(f"{operand.name!r} is not a column")
     kind = kinds[operand.name]
     if not kind.is_counted:
-        raise ValueError(f"{operand.name!r} has no values that are counted")
+        raise ValueError(
+            f"{operand.name!r} cannot be used in a constraint, because its values are not counted"
+        )
     if isinstance(kind, Dates):
         return "dates"
     return "numbers" if isinstance(kind, Numbers) or _has_numbers(kind) else "categories"
@@ -348,7 +356,7 @@ class Cells:
         return values
 
     def identifiers(self, left: _Operand, right: _Operand) -> tuple[Any, Any]:
-        """Return numbers of two operands that are equal if the operands are equal."""
+        """Return codes of two operands; the codes are equal where the operands are equal."""
         states = [
             list(getattr(self._kinds[each.name], "states", ()))
             for each in (left, right)
@@ -371,7 +379,7 @@ class Cells:
         assert isinstance(column, _Column)
         assert isinstance(value, _Value)
         kind: Any = self._kinds[column.name]
-        # A name that was not found is equal to no record: its code is below all others.
+        # A name that is not found matches no record: its code is smaller than all others.
         return self._values[column.name], kind.find(value.value)
 
 
@@ -396,7 +404,7 @@ def parse_constraints(texts: Any, kinds: Mapping[Hashable, Kind]) -> tuple[Const
     """Parse constraints and check them against the kinds of the columns."""
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Sequence):
         raise TypeError(f"constraints must be a list of strings; got {type(texts).__name__}")
-    found, faults = [], {}
+    found, errors = [], {}
     for text in texts:
         try:
             if not isinstance(text, str):
@@ -405,8 +413,8 @@ def parse_constraints(texts: Any, kinds: Mapping[Hashable, Kind]) -> tuple[Const
             expression.check(kinds)
             found.append(Constraint(text, expression))
         except ValueError as error:
-            faults[text if isinstance(text, str) else repr(text)] = str(error)
-    raise_faults("constraints must be comparisons of columns", faults)
+            errors[text if isinstance(text, str) else repr(text)] = str(error)
+    raise_faults("constraints must be comparisons of columns", errors)
     return tuple(found)
 
 
