@@ -226,7 +226,9 @@ class MakesItsOwn(TransformerMixin, BaseEstimator):
 @pytest.mark.filterwarnings("ignore:step 'own'")
 def test_a_private_estimator_created_by_a_step_is_refused():
     accountant = PrivacyAccountant()
-    with pytest.raises(ValueError, match="'own' uses a DirichletHistogramTransformer that is not one"):
+    with pytest.raises(
+        ValueError, match="'own' uses a DirichletHistogramTransformer that is not one"
+    ):
         PrivatePipeline([("own", MakesItsOwn()), ("model", model())], accountant=accountant).fit(
             X, Y
         )

@@ -29,7 +29,7 @@ from ..accounting import ApproximateDP, Composition, PureDP
 from ..accounting.attacks import AttackBounds
 from ..base import CountingEstimator
 from ..reporting.statements import rounded_down, rounded_up
-from .releases import FitReleases, batch_scores, release_score, releases_of
+from .releases import FitReleases, batch_scores, observe_fit, release_score
 
 # Thresholds that are compared on the first half of the runs.
 _THRESHOLDS = 200
@@ -303,12 +303,12 @@ def _run_scores(
     if score is None and isinstance(run, CountingEstimator):
         # An estimator that releases its tables one after the other refuses another context.
         with suppress(TypeError):
-            known = [releases_of(run, each) for each in data]
+            known = [observe_fit(run, each) for each in data]
     if known:
         if batch:
             return [batch_scores(each, known, n_runs, generator) for each in known]
         return [
-            np.array([release_score(releases_of(run, each), known) for _ in range(n_runs)])
+            np.array([release_score(observe_fit(run, each), known) for _ in range(n_runs)])
             for each in data
         ]
     call = partial(_fit, run) if hasattr(run, "fit") else run

@@ -1,6 +1,6 @@
 """Log-likelihood ratios of the tables that a fit releases, for audits.
 
-The attacker knows both neighbouring data sets, so the exact tables of both are known, and sees the
+The attacker knows both neighbouring data sets, and therefore the exact tables of both, and sees the
 noisy counts before post-processing. No other attack distinguishes the two releases better.
 """
 
@@ -27,13 +27,13 @@ class FitReleases(ReleaseContext):
     def release(self, plan: ReleasePlan) -> list[Release]:
         releases = plan.draw(noise_generator())
         self.requests = plan.requests
-        self.drawn = [each.drawn for each in releases if each.mechanism is not None]
+        self.drawn = [release.drawn for release in releases if release.mechanism is not None]
         plan.estimator.privacy_ = plan.report(self.budget)
         return releases
 
 
-def releases_of(estimator: CountingEstimator, data: tuple[Any, ...]) -> FitReleases:
-    """Fit a copy of an estimator, and return its tables with what was drawn."""
+def observe_fit(estimator: CountingEstimator, data: tuple[Any, ...]) -> FitReleases:
+    """Fit a copy of an estimator, and return its tables and the values drawn for them."""
     model = clone(estimator)
     context = FitReleases(Budget.from_estimator(model))
     if not context.is_private:
@@ -70,8 +70,8 @@ def _log_ratios(drawn: Sequence[np.ndarray], known: Sequence[FitReleases]) -> np
     same = [(one.mechanism, one.counts.shape) for one in first]
     if same != [(one.mechanism, one.counts.shape) for one in second]:
         raise ValueError(
-            "the two data sets must be released by the same mechanisms as tables of the same "
-            "shapes; choose neighbours with the same public parameters, or pass a score"
+            "the tables of the two data sets must have the same shapes and be released by the "
+            "same mechanisms; choose neighbours with the same public parameters, or pass a score"
         )
     total = np.zeros(())
     for values, one, other in zip(drawn, first, second, strict=True):
@@ -89,7 +89,7 @@ def table_score(
 
 
 def _log_ratio(drawn: np.ndarray, request: Request, other: np.ndarray) -> np.ndarray:
-    """Return the log-likelihood of drawn cells for the counts of a request, against others."""
+    """Return log-likelihood ratios of drawn cells: the counts of a request against others."""
     mechanism: Any = request.mechanism
     counts = request.counts
     if isinstance(mechanism, DirichletMechanism):
@@ -101,7 +101,9 @@ def _log_ratio(drawn: np.ndarray, request: Request, other: np.ndarray) -> np.nda
         normalised = gammaln(other_shape) - gammaln(shape) + (sums[0] - sums[1]) / shape.shape[-1]
         return (shape - other_shape) * np.log(drawn) + normalised
     if not request.as_counts and not isinstance(mechanism, SelectionMechanism):
-        raise ValueError("postprocess must be True for an audit of additive noise without a score")
+        raise ValueError(
+            "postprocess must be True to audit additive noise, unless a score is passed"
+        )
     if isinstance(mechanism, LaplaceMechanism):
         return (np.abs(drawn - other) - np.abs(drawn - counts)) / mechanism.scale
     ratio = ((drawn - other) ** 2 - (drawn - counts) ** 2) / (2 * mechanism.sigma**2)
