@@ -112,7 +112,7 @@ def test_constraints_hold_as_written(rule, holds):
         ("", "value at the end"),
         ("decile", "a comparison such as"),
         ("decile <", "value at the end"),
-        ("(decile < 3", "expected '[)]'"),
+        ("(decile < 3", "expected ')'"),
         ("decile < 3)", "unexpected"),
         ("decile is 3", "expected 'missing'"),
         ("3 is missing", "must follow a column"),
