@@ -15,7 +15,7 @@ from scipy.special import betainc, betaln, gammainc, gammaincc, gammaln
 from skdirdp.accounting import Composition
 from skdirdp.accounting.worst_case import renyi_epsilon
 from skdirdp.mechanisms import DirichletMechanism, LaplaceMechanism
-from skdirdp.mechanisms.dirichlet import CONVEX_PRIOR, dominating_cells
+from skdirdp.mechanisms.dirichlet import CONVEX_ALPHA, dominating_cells
 from skdirdp.mechanisms.tables import ContributionBound
 
 # --- References -----------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_a_remainder_costs_less_than_a_full_cell(max_count, max_total, r, alpha,
     assert 0.999e-5 <= truth <= 1e-5 * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.3, 0.45, 0.5, 0.7, CONVEX_PRIOR, 1.0, 5.0])
+@pytest.mark.parametrize("alpha", [0.05, 0.3, 0.45, 0.5, 0.7, CONVEX_ALPHA, 1.0, 5.0])
 @pytest.mark.parametrize("direction", ["replace", "add", "remove"])
 def test_no_row_of_two_cells_is_above_the_claim(alpha, direction):
     r, max_total = 0.4, 1.5
@@ -112,7 +112,7 @@ def test_no_row_of_two_cells_is_above_the_claim(alpha, direction):
                 row_delta(direction, [r * first, r * (max_total - first)], alpha, epsilon) <= claim
             )
     # Which is the sum over a direction's own cells, from the convex prior on to the last digit.
-    if alpha >= CONVEX_PRIOR:
+    if alpha >= CONVEX_ALPHA:
         assert [(pair.r, count), *((other.r, n) for other, n in rest)] == [(r, 1), (r / 2, 1)]
 
 
@@ -130,22 +130,22 @@ def test_no_row_of_three_cells_is_above_the_claim(alpha, direction):
 def test_convex_prior_is_the_prior_from_which_intensities_are_convex():
     with mp.workdps(50):
         exact = (3 + mp.sqrt(3)) / 6
-        assert 0 <= mpf(CONVEX_PRIOR) - exact < 1e-15
+        assert 0 <= mpf(CONVEX_ALPHA) - exact < 1e-15
         sizes = [mpf(10) ** (mpf(k) / 4) for k in range(-12, 9)]
 
         def bend(w, alpha):
             """The second derivative of w e^(-alpha w) / (1 - e^-w), which has nu's sign."""
             return mp.diff(lambda x: x * mp.exp(-alpha * x) / (1 - mp.exp(-x)), w, 2)
 
-        for alpha in (mpf(CONVEX_PRIOR), mpf(1), mpf(7)):
+        for alpha in (mpf(CONVEX_ALPHA), mpf(1), mpf(7)):
             assert all(bend(w, alpha) > 0 for w in sizes)
         assert bend(mpf("1e-3"), exact - mpf("1e-3")) < 0
         # That is the convexity of the intensity in the change of a cell.
         for u, z in itertools.product((0.01, 0.7, 9), (0.05, 0.5, 4)):
-            middle = drops(mpf(u), mpf(z), CONVEX_PRIOR)
+            middle = drops(mpf(u), mpf(z), CONVEX_ALPHA)
             ends = (
-                drops(mpf(u), mpf(z) / 2, CONVEX_PRIOR),
-                drops(mpf(u), 3 * mpf(z) / 2, CONVEX_PRIOR),
+                drops(mpf(u), mpf(z) / 2, CONVEX_ALPHA),
+                drops(mpf(u), 3 * mpf(z) / 2, CONVEX_ALPHA),
             )
             assert 2 * middle < sum(ends)
 

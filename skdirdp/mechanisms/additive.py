@@ -26,17 +26,17 @@ from .sampling.distributions import laplace_cells, normal_cells
 from .sampling.grids import check_noise, noise_grid
 from .tables import CountTable, Noise, changed_records, entry_quadrature
 
-_NOISE_NODES = 64
-# Bounds on the error of a noisy count, in deviations or scales of the noise. `_INVERSION_ERROR`
-# includes linear interpolation in the table of means, and for Laplace noise a whole step of it,
-# because means hardly depend on counts near 0.
+_N_NOISE_NODES = 64
+# Bounds on the error of a noisy count, in standard deviations (Gaussian) or scales (Laplace) of the
+# noise. Inversion errors include linear interpolation in the table of means and, for Laplace noise,
+# a whole step of the table, because means hardly depend on counts near 0.
 _ROUNDING_ERROR = 2.0**-20
 _GAUSSIAN_INVERSION_ERROR = 1e-4
 _LAPLACE_INVERSION_ERROR = 0.005
 
 
 def gaussian_mean(y: np.ndarray) -> np.ndarray:
-    """Return ``y + phi(y) / Phi(y)``: the mean of a count given y, in deviations of the noise."""
+    """Return ``y + phi(y) / Phi(y)``: the mean of a count given y, for noise of variance 1."""
     # The scaled error function does not underflow.
     return y + np.sqrt(2 / np.pi) / erfcx(-y / np.sqrt(2))
 
@@ -60,13 +60,13 @@ def _tail_of_sum(n_terms: np.ndarray, tail: float, log_mgf: Callable) -> np.ndar
 
 
 def _first_reaching(counts: Callable[[float], np.ndarray], total: float, log_sum: float) -> float:
-    """Return the first number from `log_sum` on at which increasing counts reach a total."""
+    """Return the smallest number, at least `log_sum`, at which increasing counts reach a total."""
     if counts(log_sum).sum() >= total:
         return log_sum
     end = log_sum + 1
     while counts(end).sum() < total:
         end += 1
-    return float(brentq(lambda each: counts(each).sum() - total, log_sum, end))
+    return float(brentq(lambda x: counts(x).sum() - total, log_sum, end))
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +75,7 @@ class _AdditiveMechanism(Mechanism):
 
     _scale_name: ClassVar[str]  # name of the parameter that is the scale of the noise
     _cells: ClassVar[Callable[..., np.ndarray]]  # sampler of the noise, in multiples of a grid
-    _known_noisy: ClassVar[np.ndarray]  # noisy counts at which `_mean` is tabulated
+    _tabulated_noisy: ClassVar[np.ndarray]  # noisy counts at which `_mean` is tabulated
 
     def __post_init__(self):
         super().__post_init__()
@@ -105,8 +105,8 @@ class _AdditiveMechanism(Mechanism):
 
     @classmethod
     @cache
-    def _known_means(cls) -> np.ndarray:
-        return cls._mean(cls._known_noisy)
+    def _tabulated_means(cls) -> np.ndarray:
+        return cls._mean(cls._tabulated_noisy)
 
     @abstractmethod
     def _from_means(self, means: np.ndarray) -> np.ndarray:
@@ -114,11 +114,16 @@ class _AdditiveMechanism(Mechanism):
 
     @abstractmethod
     def _reach(
-        self, weight: np.ndarray, n_cells: np.ndarray, rest: np.ndarray, others: np.ndarray, tail
+        self,
+        weight: np.ndarray,
+        n_cells: np.ndarray,
+        other_weight: np.ndarray,
+        n_others: np.ndarray,
+        tail,
     ) -> np.ndarray:
         """Return a bound that weighted sums of noise exceed with probability at most `tail`.
 
-        `n_cells` cells have weight `weight`, and `others` cells have weight `rest`.
+        `n_cells` cells have weight `weight`, and `n_others` cells have weight `other_weight`.
         """
 
     def _posterior_mean(self, noisy: np.ndarray) -> np.ndarray:
@@ -129,7 +134,9 @@ class _AdditiveMechanism(Mechanism):
 
     @classmethod
     def _draw(cls, requests, generator):
-        noisy = [each.mechanism.noisy(each.counts, generator, each.grid) for each in requests]
+        noisy = [
+            mechanism.noisy(counts, generator, grid) for mechanism, counts, grid, _ in requests
+        ]
         return (np.concatenate(noisy),)
 
     def _noisy_counts(self, grid, *drawn):
@@ -200,7 +207,7 @@ class _AdditiveMechanism(Mechanism):
         return noisy / noisy.sum()
 
     def _noisy_with_total(self, release: np.ndarray, total: float) -> np.ndarray:
-        """Return the noisy counts of a release, if their total is the given one.
+        """Return the noisy counts of a release, given their total.
 
         The divisor of the estimates is unknown, but each noisy count increases with it.
         """
@@ -218,12 +225,12 @@ class _AdditiveMechanism(Mechanism):
         # A run and the cells outside of it sum to a public number. Limits for the smaller of the
         # two have less noise, and give limits for both.
         n_cells = runs[1] - runs[0]
-        others = len(counts[0]) - n_cells
+        n_others = len(counts[0]) - n_cells
         low, high = (sums_of_runs(each, *runs) for each in counts)
-        rest_low, rest_high = counts[0].sum() - low, counts[1].sum() - high
-        small = n_cells <= others
-        lower = np.where(small, low - below(n_cells), n_samples - rest_high - above(others))
-        upper = np.where(small, high + above(n_cells), n_samples - rest_low + below(others))
+        others_low, others_high = counts[0].sum() - low, counts[1].sum() - high
+        small = n_cells <= n_others
+        lower = np.where(small, low - below(n_cells), n_samples - others_high - above(n_others))
+        upper = np.where(small, high + above(n_cells), n_samples - others_low + below(n_others))
         return np.clip(lower / n_samples, 0.0, 1.0), np.clip(upper / n_samples, 0.0, 1.0)
 
     def _limits_with_total(self, noisy, first, stop, n_samples, confidence):
@@ -267,7 +274,7 @@ class GaussianMechanism(_AdditiveMechanism):
     _scale_name = "sigma"
     _cells = staticmethod(normal_cells)
     _mean = staticmethod(gaussian_mean)
-    _known_noisy = np.linspace(-30.0, 12.0, 8401)
+    _tabulated_noisy = np.linspace(-30.0, 12.0, 8401)
 
     sigma: float
     smoothing: float = 0.0
@@ -279,7 +286,7 @@ class GaussianMechanism(_AdditiveMechanism):
     @staticmethod
     @cache
     def _nodes():
-        x, weights = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
+        x, weights = np.polynomial.hermite_e.hermegauss(_N_NOISE_NODES)
         return x, weights / weights.sum()
 
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
@@ -288,8 +295,8 @@ class GaussianMechanism(_AdditiveMechanism):
         return in_every_direction(self.adjacency, case)
 
     def _from_means(self, means):
-        known, z = self._known_means(), means / self.sigma
-        inverse = np.interp(z, known, self._known_noisy)
+        known, z = self._tabulated_means(), means / self.sigma
+        inverse = np.interp(z, known, self._tabulated_noisy)
         return self.sigma * np.where(z < known[-1], inverse, z)
 
     def _limits(self, release, first, stop, n_samples, confidence):
@@ -307,10 +314,10 @@ class GaussianMechanism(_AdditiveMechanism):
         counts = [self._noisy_with_total(release, n_samples + each) for each in (-margin, margin)]
         return self._limits_from_counts(counts, (first, stop), n_samples, reach, reach)
 
-    def _reach(self, weight, n_cells, rest, others, tail):
-        deviations = np.sqrt(n_cells * weight**2 + others * rest**2)
-        rounding = (n_cells * weight + others * rest) * _ROUNDING_ERROR
-        return self.sigma * (norm.isf(tail) * deviations + rounding)
+    def _reach(self, weight, n_cells, other_weight, n_others, tail):
+        std = np.sqrt(n_cells * weight**2 + n_others * other_weight**2)
+        rounding = (n_cells * weight + n_others * other_weight) * _ROUNDING_ERROR
+        return self.sigma * (norm.isf(tail) * std + rounding)
 
 
 @dataclass(frozen=True, repr=False)
@@ -337,7 +344,7 @@ class LaplaceMechanism(_AdditiveMechanism):
     name: ClassVar[str] = "laplace"
     _scale_name = "scale"
     _cells = staticmethod(laplace_cells)
-    _known_noisy = np.linspace(0.0, 40.0, 8001)
+    _tabulated_noisy = np.linspace(0.0, 40.0, 8001)
 
     scale: float
     smoothing: float = 0.0
@@ -349,7 +356,7 @@ class LaplaceMechanism(_AdditiveMechanism):
     @staticmethod
     @cache
     def _nodes():
-        x, weights = np.polynomial.laguerre.laggauss(_NOISE_NODES // 2)
+        x, weights = np.polynomial.laguerre.laggauss(_N_NOISE_NODES // 2)
         return np.concatenate([-x, x]), np.concatenate([weights, weights]) / 2
 
     @staticmethod
@@ -362,7 +369,8 @@ class LaplaceMechanism(_AdditiveMechanism):
     def _noisy_worst_cases(self) -> Mapping[str, WorstCase]:
         # The worst record fills its cells. For two cells with shifts a <= b (in scales) and
         # x = (a + b - epsilon) / 2, delta = 1 - e^-x (1 + min(x, a) / 2) for
-        # 0 <= epsilon <= a + b. It increases if the smaller shift gives to the larger one.
+        # 0 <= epsilon <= a + b. It increases if part of the smaller shift moves to the
+        # larger one.
         # Composition preserves domination, so this extends to any number of cells.
         records = changed_records(self.adjacency)
         pairs: tuple[tuple[DominatingPair, int], ...] = tuple(
@@ -372,8 +380,8 @@ class LaplaceMechanism(_AdditiveMechanism):
         return in_every_direction(self.adjacency, WorstCase(renyi=pairs, profile=pairs))
 
     def _from_means(self, means):
-        noisy, z = self._known_noisy, means / self.scale
-        inverse = np.interp(z, self._known_means(), noisy)
+        noisy, z = self._tabulated_noisy, means / self.scale
+        inverse = np.interp(z, self._tabulated_means(), noisy)
         # All negative counts have the mean 1. They are replaced by -1, the mean of a negative
         # noisy count in an empty cell.
         return self.scale * np.where(z > noisy[-1], z, np.where(z <= 1.0 + 1e-9, -1.0, inverse))
@@ -394,8 +402,8 @@ class LaplaceMechanism(_AdditiveMechanism):
         tail = (1 - confidence) / (2 * (len(first) + 2))
         tied = int(np.sum(release == release.min()))
         grid = noise_grid(self.scale, max_grid=self.contribution.grid)
-        log_chance = gammaln(size + 1) - gammaln(tied + 1) - gammaln(size - tied + 1)
-        log_chance += (tied - 1) * np.log(grid / (2 * self.scale))
+        log_probability = gammaln(size + 1) - gammaln(tied + 1) - gammaln(size - tied + 1)
+        log_probability += (tied - 1) * np.log(grid / (2 * self.scale))
 
         def counts(log_sum):
             estimates = np.exp(log_sum) * release - self.smoothing
@@ -408,22 +416,22 @@ class LaplaceMechanism(_AdditiveMechanism):
 
         above, below = partial(reach, _log_mgf), partial(reach, _log_mgf_of_positive_part)
         least = most = float(np.log((self.scale + self.smoothing) / release.min()))
-        if log_chance > np.log(tail):
+        if log_probability > np.log(tail):
             margin = above(np.array([size]))[0]
             least = _first_reaching(counts, n_samples - margin, least)
             most = _first_reaching(counts, n_samples + margin, least)
         extremes = [counts(least), counts(most)]
         return self._limits_from_counts(extremes, (first, stop), n_samples, below, above)
 
-    def _reach(self, weight, n_cells, rest, others, tail):
+    def _reach(self, weight, n_cells, other_weight, n_others, tail):
         # Chernoff's bound as in `_tail_of_sum`; no weighted theta exceeds 1.
-        largest = np.maximum(weight, rest)
-        first, second = weight / largest, rest / largest
+        largest = np.maximum(weight, other_weight)
+        first, second = weight / largest, other_weight / largest
         least = np.full(len(first), np.inf)
         for theta in np.linspace(0.005, 0.995, 199):
-            grown = n_cells * _log_mgf(theta * first) + others * _log_mgf(theta * second)
+            grown = n_cells * _log_mgf(theta * first) + n_others * _log_mgf(theta * second)
             np.minimum(least, (grown - np.log(tail)) / theta, out=least)
-        rounding = (n_cells * weight + others * rest) * _ROUNDING_ERROR
+        rounding = (n_cells * weight + n_others * other_weight) * _ROUNDING_ERROR
         return self.scale * (largest * least + rounding)
 
 

@@ -435,20 +435,20 @@ def _draw_batch(batch: _Batch, generator: NoiseGenerator) -> None:
     prepared: list[tuple[np.ndarray, ...]] = []
     start = 0
     for mechanism, counts, grid, _ in requests:
-        cells = [each[start : start + counts.size] for each in drawn]
+        cells = [array[start : start + counts.size] for array in drawn]
         if as_counts:
             prepared.append((mechanism._noisy_counts(grid, *cells),))
         else:
             prepared.append(mechanism._prepare(*cells))
         start += counts.size
-    values = [np.concatenate(each) for each in zip(*prepared, strict=True)]
+    values = [np.concatenate(arrays) for arrays in zip(*prepared, strict=True)]
     start = 0
     # Consecutive blocks with rows of equal length are normalised together.
     for columns, run in groupby(batch, lambda block: block[1].shape[1]):
         targets = [target for _, target in run]
         n_rows = sum(map(len, targets))
         stop = start + n_rows * columns
-        rows = [each[start:stop].reshape(n_rows, columns) for each in values]
+        rows = [array[start:stop].reshape(n_rows, columns) for array in values]
         result = rows[0] if as_counts else kind._probabilities(*rows)
         start = stop
         for target in targets:

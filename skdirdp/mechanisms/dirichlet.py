@@ -24,22 +24,23 @@ from .sampling.gamma import gamma_cells, gamma_cells_of_all
 from .tables import ContributionBound, CountTable, Noise, entry_quadrature
 
 _SCALE = {"above": 0, "at_most": LARGEST, "allow_infinite": True}
-# Bits of r and alpha in a release, and the fewest bits of an alpha that is much smaller than r.
+# Number of bits of r and alpha in a release, and minimum number of bits of an alpha that is much
+# smaller than r.
 _PARAMETER_BITS = 16
-_MIN_BITS = 4
+_MIN_ALPHA_BITS = 4
 
-_BISECTIONS = 45
+_N_BISECTIONS = 45
 
-#: From this prior on, intensities are convex: 1/2 + 1 / sqrt(12), rounded up.
-CONVEX_PRIOR = 0.7886751345948130
-#: From this prior on, intensities per count increase with the count.
-SPREAD_PRIOR = 0.5
+#: If alpha is at least this large, intensities are convex: 1/2 + 1 / sqrt(12), rounded up.
+CONVEX_ALPHA = 0.7886751345948130
+#: If alpha is at least this large, intensities per count increase with the count.
+INCREASING_ALPHA = 0.5
 # Ratios of successive cell sizes, and of successive drops at which intensities are compared.
 _STEP_RATIO, _DROP_RATIO = 0.6, 1.03
-# Range of priors for which a linear program finds dominating cells.
-_MIN_LP_PRIOR, _MAX_LP_PRIOR = 1e-3, 0.499
-# Below this prior the number of dominating cells is too large to be useful.
-_MIN_PRIOR = 1e-30
+# Range of alpha for which a linear program finds dominating cells.
+_MIN_LP_ALPHA, _MAX_LP_ALPHA = 1e-3, 0.499
+# Below this alpha the number of dominating cells is too large to be useful.
+_MIN_ALPHA = 1e-30
 _MARGIN = 1e-9
 
 
@@ -206,7 +207,10 @@ class DirichletMechanism(Mechanism):
 
 
 def draw_dirichlet(numerators: np.ndarray, places: int, generator: NoiseGenerator) -> np.ndarray:
-    """Draw a Dirichlet variable of shapes ``numerators / 2**places`` for each row; none is 0."""
+    """Draw a Dirichlet variable with shapes ``numerators / 2**places`` for each row.
+
+    All of its entries are positive.
+    """
     return normalise(grids.relative_weights(*gamma_cells(numerators, places, generator)))
 
 
@@ -214,13 +218,13 @@ def draw_dirichlet(numerators: np.ndarray, places: int, generator: NoiseGenerato
 def short_parameters(r: float, alpha: float, grid: float) -> tuple[float, float]:
     """Round r down and alpha up to few bits, so that shapes of counts on the grid are exact.
 
-    Less concentration per count and a larger prior are more private, so the guarantee for r and
-    alpha holds for the rounded ones. They depend on public parameters only.
+    A smaller r and a larger alpha are more private, so the guarantee for r and alpha holds for the
+    rounded ones, which depend on public parameters only.
     """
     count_places = -int(np.log2(grid))
     r_places = min(grids.places_for(r, _PARAMETER_BITS), grids.MAX_PLACES - count_places)
-    # A prior much smaller than r has little effect, and may have fewer bits.
-    least = max(r_places + count_places, grids.places_for(alpha, _MIN_BITS))
+    # An alpha much smaller than r has little effect, and may have fewer bits.
+    least = max(r_places + count_places, grids.places_for(alpha, _MIN_ALPHA_BITS))
     alpha_places = min(grids.places_for(alpha, _PARAMETER_BITS), least, grids.MAX_PLACES)
     return grids.round_down(r, r_places), grids.round_up(alpha, alpha_places)
 
@@ -237,7 +241,7 @@ def _last_true(
     end = low + length
     everywhere = condition(end)
     low, high = np.array(low, dtype=float), end
-    for _ in range(_BISECTIONS):
+    for _ in range(_N_BISECTIONS):
         middle = (low + high) / 2
         true = condition(middle)
         low, high = np.where(true, middle, low), np.where(true, high, middle)
@@ -247,10 +251,10 @@ def _last_true(
 # Neighbours change the cells of a table by z_i / r counts within public bounds: each z_i is at
 # most L, their sum is at most T. By docs/theory.md, 2.2, such a change is a Poisson process of
 # drops u of the loss. Its intensity is the sum of the intensities nu_z(u) of its cells, and a
-# change whose intensity is larger at every u dominates it. The worst change depends on the prior:
+# change whose intensity is larger at every u dominates it. The worst change depends on alpha:
 #
-# - from CONVEX_PRIOR on, nu_z is convex in z: full cells, and one with the rest (Theorem 5);
-# - from SPREAD_PRIOR on, nu_z / z increases with z: T / L full cells, also a fraction (Theorem 3);
+# - from CONVEX_ALPHA on, nu_z is convex in z: full cells, and one with the remainder (Theorem 5);
+# - from INCREASING_ALPHA on, nu_z / z increases with z: T / L full cells, maybe broken (Theorem 3);
 # - below, a row spread over many cells has more small drops: T times the largest nu_z / z, or
 #   slightly more (Theorem 6).
 
@@ -264,19 +268,19 @@ def worst_row(bound: ContributionBound, r: float, alpha: float, direction: str) 
         return GammaPair(r * entry, alpha, "add" if way == "add" else "remove")
 
     filled = tuple((pair(entry), count) for entry, count in bound.entries)
-    if bound.max_total is None or alpha >= CONVEX_PRIOR:
+    if bound.max_total is None or alpha >= CONVEX_ALPHA:
         return WorstCase(renyi=filled, profile=filled)
     cells = quotient_up(bound.max_total, bound.largest)
-    if alpha >= SPREAD_PRIOR:
+    if alpha >= INCREASING_ALPHA:
         if len(filled) == 1:
             return WorstCase(renyi=filled, profile=filled)
         fractional = FractionalPair(((pair(bound.largest), cells),))
         return WorstCase(renyi=filled, profile=((fractional, 1),))
-    # The divergence of removal is convex in the entry at every prior, and larger than that of
+    # The divergence of removal is convex in the entry for every alpha, and larger than that of
     # addition, which it therefore bounds.
     sides = 2 if direction == "replace" else 1
     renyi = tuple((pair(entry, "remove"), sides * count) for entry, count in bound.entries)
-    if alpha < _MIN_PRIOR:
+    if alpha < _MIN_ALPHA:
         return WorstCase(renyi=renyi, profile=None)
     steps = dominating_cells(alpha)
     parts = tuple((pair(step * bound.largest), cells * number) for step, number in steps)
@@ -297,11 +301,11 @@ def dominating_cells(alpha: float) -> tuple[tuple[float, float], ...]:
     the variance of the loss is smallest. The condition is checked at the ends of intervals of v,
     because k has a single peak. The result has (size, number) pairs, of decreasing size.
     """
-    if alpha < _MIN_LP_PRIOR:
+    if alpha < _MIN_LP_ALPHA:
         # w / (1 - e^-w) is at most 1 + w, and the peak of (1 + w) e^(-alpha w) is this.
         return ((1.0, float(np.exp(alpha - 1) / alpha) * (1 + _MARGIN)),)
-    # k is larger for a smaller prior. Close to 1/2, rounding errors hide the peak.
-    rounded = min(alpha, _MAX_LP_PRIOR)
+    # k is larger for a smaller alpha. Close to 1/2, rounding errors hide the peak.
+    rounded = min(alpha, _MAX_LP_ALPHA)
     peak = brentq(lambda w: 1 / w + np.exp(-w) / np.expm1(-w) - rounded, 1e-3, 2 / rounded)
     most = float(_intensity_per_count(peak, rounded)) * (1 + _MARGIN)
     least = 0.02 / max(peak, 1.0)
@@ -388,18 +392,21 @@ def algorithm1_budget(epsilon: float, delta: float) -> tuple[int, float]:
 
 
 def tcdp_rho(r: float, alpha: float, gamma, sensitivity: Sensitivity):
-    """Theorem 1 of paper B: (rho, gamma / (r linf) + 1)-tCDP, for 0 < gamma < alpha."""
+    """Return rho of Theorem 1 of paper B, for 0 < gamma < alpha.
+
+    A release is (rho, gamma / (r linf) + 1)-tCDP.
+    """
     return 0.5 * r**2 * sensitivity.squared_l2 * polygamma(1, alpha - gamma)
 
 
 def tcdp_alpha(rho: float, gamma: float, sensitivity: Sensitivity) -> float:
-    """Return the prior at which Theorem 1 gives this rho at r = 1."""
+    """Return the alpha for which Theorem 1 gives this rho at r = 1."""
     target = 2 * rho / sensitivity.squared_l2
 
     def excess(log_x):
         return np.log(polygamma(1, np.exp(log_x)) / target)
 
-    # A larger prior is safe.
+    # A larger alpha is conservative.
     log_x = safe_root(excess, 0.0, -4.0, tolerance=1e-14, limits=(-40.0, 60.0))
     return float(np.exp(log_x)) + gamma
 
@@ -407,7 +414,7 @@ def tcdp_alpha(rho: float, gamma: float, sensitivity: Sensitivity) -> float:
 def tcdp_epsilon(
     r: float, alpha: float, delta: float, sensitivity: Sensitivity, releases: int = 1
 ) -> tuple[float, float]:
-    """Theorem 2 of paper B: the smallest epsilon at delta, and its gamma."""
+    """Return the smallest epsilon of Theorem 2 of paper B at delta, and its gamma."""
 
     def epsilon(gamma):
         rho = releases * tcdp_rho(r, alpha, gamma, sensitivity)
@@ -425,13 +432,13 @@ def tcdp_epsilon(
 def tcdp_for_approximate(
     epsilon: float, delta: float, releases: int, sensitivity: Sensitivity
 ) -> tuple[float, float]:
-    """Return the prior of Theorem 2 for (epsilon, delta)-DP at r = 1, and its gamma."""
+    """Return the alpha of Theorem 2 for (epsilon, delta)-DP at r = 1, and its gamma."""
 
     def excess(log_alpha):
-        found, _ = tcdp_epsilon(1.0, np.exp(log_alpha), delta, sensitivity, releases)
-        return np.log(found / epsilon)
+        bound, _ = tcdp_epsilon(1.0, np.exp(log_alpha), delta, sensitivity, releases)
+        return np.log(bound / epsilon)
 
-    # A larger prior is safe.
+    # A larger alpha is conservative.
     log_alpha = safe_root(excess, 0.0, -2.0, tolerance=1e-10, limits=(-20.0, 60.0))
     alpha = float(np.exp(log_alpha))
     return alpha, tcdp_epsilon(1.0, alpha, delta, sensitivity, releases)[1]

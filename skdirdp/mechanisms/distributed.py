@@ -27,7 +27,7 @@ from .sampling.negative_binomial import MAX_RATIO, check_ratio, negative_binomia
 
 MAX_PARTIES = 10_000
 # A sum exceeds `largest_sum` with at most this probability, in each cell.
-_OVERFLOW = 2.0**-64
+_OVERFLOW_PROBABILITY = 2.0**-64
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class DistributedDirichletMechanism(PrivacyCurves):
     n_parties : int
         Number of parties.
     max_absent : int, default=0
-        Largest number of parties that drop out or collude, together.
+        Maximum number of parties that drop out or collude, in total.
     ratio : int, default=1024
         Mean of a share per unit of the gamma variable, from 1 to 4096. The variance of the noise
         is larger by a factor of ``1 + 1 / ratio``.
@@ -91,7 +91,7 @@ class DistributedDirichletMechanism(PrivacyCurves):
 
     @property
     def is_exact(self) -> bool:
-        """Whether no noise is added: never."""
+        """Whether no noise is added; always False."""
         return False
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
@@ -99,7 +99,7 @@ class DistributedDirichletMechanism(PrivacyCurves):
 
     @cached_property
     def _party(self) -> DirichletMechanism:
-        """The mechanism of one party: the same r, and a part of the prior, rounded up."""
+        """The mechanism of one party: the same r, and a part of alpha, rounded up."""
         alpha = quotient_up(self.central.alpha, self.n_parties - self.max_absent)
         return replace(self.central, alpha=alpha, claim=None)
 
@@ -107,7 +107,7 @@ class DistributedDirichletMechanism(PrivacyCurves):
         return self.central.contribution.grid if grid is None else grid
 
     def parameters(self, grid: float | None = None) -> tuple[float, float]:
-        """Return r and the prior of one party as they are drawn: with 16 bits.
+        """Return r and alpha of one party, rounded to 16 bits as in a release.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class DistributedDirichletMechanism(PrivacyCurves):
         Returns
         -------
         r, alpha : float
-            r is rounded down, and the part of the prior is rounded up.
+            r is rounded down, and the part of alpha is rounded up.
         """
         return short_parameters(self._party.r, self._party.alpha, self._grid(grid))
 
@@ -191,7 +191,7 @@ class DistributedDirichletMechanism(PrivacyCurves):
         int
         """
         r, alpha = self.parameters(grid)
-        shape, t = r * total + self.n_parties * alpha, -log(_OVERFLOW)
+        shape, t = r * total + self.n_parties * alpha, -log(_OVERFLOW_PROBABILITY)
         return ceil((self.ratio + 1) * (shape + sqrt(2 * shape * t) + t))
 
     def as_drawn(self, n_present: int, grid: float | None = None) -> DirichletMechanism:
@@ -212,9 +212,9 @@ class DistributedDirichletMechanism(PrivacyCurves):
         """
         r, alpha = self.parameters(grid)
         shrink = self.ratio / (self.ratio + 1)
-        prior = self._check_present(n_present) * alpha
+        alpha *= self._check_present(n_present)
         return replace(
-            self.central, r=(r or self.central.r) * shrink, alpha=prior * shrink, claim=None
+            self.central, r=(r or self.central.r) * shrink, alpha=alpha * shrink, claim=None
         )
 
     def _check_present(self, n_present: int) -> int:

@@ -38,16 +38,16 @@ from .sampling.grids import MAX_PLACES
 
 CLAIMS = ("exact", "paper", "union", "lemma5")
 _SUM_TOLERANCE = 1e-9
-# Largest rounding error of an entry of a vector, and of the sum of some entries.
+# Bound on the rounding error of an entry of a vector, and of the sum of some entries.
 _ROUNDING = 2.0**-48
 # Largest number of bits of the shapes in a release.
 _SHAPE_BITS = 61
 
 # The tail probability is accurate to about 1e-13 in all tested cases, including |W| = 10.
-_NODES = 96
+_N_NODES = 96
 _DEGREE = 64
 _NEGLIGIBLE = 80.0  # densities below exp(-80) of their peak are ignored
-_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(_NODES)
+_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(_N_NODES)
 _CHEBYSHEV = chebyshev.chebpts1(_DEGREE + 1)
 _TINY = 1e-290
 
@@ -189,22 +189,22 @@ class SimplexMechanism(PrivacyCurves):
         self._check_paper()
         gamma = check_real("gamma", gamma, above=0, below=1 / len(self.protected))
         change = self.b / (2 * self.n_vectors)
-        a, rest = self.k * self.eta, self.k * (1 - self.eta_bar - self.eta)
+        a, other = self.k * self.eta, self.k * (1 - self.eta_bar - self.eta)
         shift = self.k * change
-        if rest <= shift:
+        if other <= shift:
             raise ValueError(
                 "b / (2 n_vectors) must be less than 1 - eta_bar - eta for the paper's claim; "
                 f"got {change}"
             )
         if lemma5:
-            if min(a, rest) <= 1:
+            if min(a, other) <= 1:
                 raise ValueError(f"k * eta must be greater than 1 for Lemma 5; got {a}")
-            upper = np.log(a + rest - 1) - np.log(2 * a - 1) - np.log(2 * rest - 1)
-            log_ratio = upper - (2 - a - rest)
+            upper = np.log(a + other - 1) - np.log(2 * a - 1) - np.log(2 * other - 1)
+            log_ratio = upper - (2 - a - other)
         else:
-            log_ratio = betaln(a, rest) - betaln(a + shift, rest - shift)
-        spread = np.log1p(-(len(self.protected) - 1) * gamma) - np.log(gamma)
-        return float(log_ratio + shift * spread)
+            log_ratio = betaln(a, other) - betaln(a + shift, other - shift)
+        log_odds = np.log1p(-(len(self.protected) - 1) * gamma) - np.log(gamma)
+        return float(log_ratio + shift * log_odds)
 
     def best_gamma(self, delta: float, *, union: bool = False) -> float:
         """Return the largest gamma for which `paper_delta` is at most delta.
@@ -443,13 +443,13 @@ def _best_gamma(k, size, eta, eta_bar, delta, union) -> float:
     return float(np.exp(safe_root(excess, high, 1.0, tolerance=1e-13, limits=(-np.inf, high))))
 
 
-def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> float:
+def probability_below(shapes: np.ndarray, other_shapes: float, threshold: float) -> float:
     """Return P[some Y_i < threshold] for Dirichlet entries Y_i with the given shapes.
 
-    `rest` is the sum of the shapes of all other entries (Lemma 1 of the paper).
+    `other_shapes` is the sum of the shapes of all other entries (Lemma 1 of the paper).
 
     Stick breaking: the first entry is a beta-distributed part u of the stick, and the others divide
-    the rest as a Dirichlet vector. The probability that an entry from the j-th on is too small, as
+    the remainder as a Dirichlet vector. The probability that an entry from the j-th on is too small, as
     a function of the length s of the remaining stick, is therefore an integral of the same function
     for j + 1. Each function is stored as a Chebyshev series of its logarithm in log s.
     """
@@ -458,7 +458,7 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
     size = shapes.size
     if threshold * size >= 1:
         return 1.0
-    after = rest + np.cumsum(shapes[::-1])[::-1] - shapes  # sum of the shapes after entry j
+    after = other_shapes + np.cumsum(shapes[::-1])[::-1] - shapes  # sum of the shapes after entry j
     logit_ranges = [_logit_range(a, b) for a, b in zip(shapes, after, strict=True)]
 
     # Range of the stick before entry j. A stick shorter than (size - j) thresholds is too short.
@@ -485,9 +485,9 @@ def probability_below(shapes: np.ndarray, rest: float, threshold: float) -> floa
     return float(np.exp(log_probability(np.array([1.0]))[0]))
 
 
-def _integrate_entry(lengths, threshold, others, a, b, logit_range, log_probability):
-    """Return P[this entry or a later one is too small], for each length of the stick."""
-    taken, needed = threshold / lengths, np.minimum(others * threshold / lengths, 1.0)
+def _integrate_entry(lengths, threshold, n_others, a, b, logit_range, log_probability):
+    """Return P[this entry or a later one is below the threshold], for each length of the stick."""
+    taken, needed = threshold / lengths, np.minimum(n_others * threshold / lengths, 1.0)
     short = betainc(a, b, np.minimum(taken, 1.0))
     # 1 - needed is below `taken` only by rounding; the interval between them is then empty.
     short += betaincc(a, b, np.maximum(1 - needed, taken))
@@ -499,7 +499,7 @@ def _integrate_entry(lengths, threshold, others, a, b, logit_range, log_probabil
     point = low + half * (1 + _POINTS)
     # The density of logit(u), which is smooth and has a single peak.
     log_density = xlogy(a, expit(point)) + xlogy(b, expit(-point)) - betaln(a, b)
-    remaining = np.maximum(lengths[:, np.newaxis] * expit(-point), others * threshold)
+    remaining = np.maximum(lengths[:, np.newaxis] * expit(-point), n_others * threshold)
     integrand = np.exp(log_density + log_probability(remaining))
     return np.clip(short + (half * integrand) @ _WEIGHTS, _TINY, 1.0)
 

@@ -25,12 +25,13 @@ _MAX_CELLS = 2.0**53
 # Contributions that are not whole numbers have this many bits below their bound.
 _GRID_BITS = 20
 
-_REFERENCE_NODES = 96
-# Nodes over the entry, over the noise, and over the count given both.
-_ENTRY_NODES, _NOISE_NODES, _POSTERIOR_NODES = 40, 12, 28
-# Noise beyond this many standard deviations is ignored, and so are entries rarer than `_RARE`.
-_MAX_DEVIATIONS = 7.0
-_RARE = 1e-10
+_N_REFERENCE_NODES = 96
+# Numbers of quadrature nodes for an entry, for the noise, and for the count given both.
+_N_ENTRY_NODES, _N_NOISE_NODES, _N_POSTERIOR_NODES = 40, 12, 28
+# Noise beyond this many standard deviations is ignored, and so are entries with at most this tail
+# probability.
+_MAX_Z = 7.0
+_TAIL_PROBABILITY = 1e-10
 
 
 @dataclass(frozen=True)
@@ -87,27 +88,27 @@ class ContributionBound:
 
     @property
     def entries(self) -> tuple[tuple[float, int], ...]:
-        """The worst record, as (entry, number of cells): full cells, and one with the rest."""
+        """The worst record, as (entry, number of cells): full cells, and one with the remainder."""
         if self.max_total is None:
             return ((self.largest, 1),)
         return _fill_cells(self.largest, self.max_total)
 
     def squared_norm(self, adjacency: str) -> float:
         """Return the largest squared l2 distance between the tables of neighbours."""
-        one = sum(count * entry**2 for entry, count in self.entries)
-        return changed_records(adjacency) * one
+        per_record = sum(count * entry**2 for entry, count in self.entries)
+        return changed_records(adjacency) * per_record
 
     def total(self, adjacency: str) -> float:
         """Return the largest l1 distance between the tables of neighbours."""
-        one = self.largest if self.max_total is None else self.max_total
-        return changed_records(adjacency) * one
+        per_record = self.largest if self.max_total is None else self.max_total
+        return changed_records(adjacency) * per_record
 
 
 @lru_cache(maxsize=1024)
 def _fill_cells(largest: float, total: float) -> tuple[tuple[float, int], ...]:
     # The remainder of two floats is a float, and fractions avoid rounding before it.
-    full, rest = divmod(Fraction(total), Fraction(largest))
-    return ((largest, int(full)), (float(rest), 1))[: 2 if rest else 1]
+    full, remainder = divmod(Fraction(total), Fraction(largest))
+    return ((largest, int(full)), (float(remainder), 1))[: 2 if remainder else 1]
 
 
 def changed_records(adjacency: str) -> int:
@@ -130,7 +131,7 @@ class CountTable:
     precision : float, default=1.0
         The common scale of the noise of all tables is divided by it.
     min_smoothing : float, default=1.0
-        Smallest smoothing, in counts.
+        Minimum smoothing, in counts.
     floor : float, default=0.0
         Public lower bound on every count.
     of_persons : bool, default=False
@@ -170,7 +171,7 @@ class CountTable:
         Parameters
         ----------
         max_rows : int
-            Largest number of records of a person.
+            Maximum number of records of a person.
         """
         return replace(self, contribution=self.contribution.for_person(max_rows), of_persons=True)
 
@@ -220,7 +221,7 @@ class Noise(NamedTuple):
 
 @lru_cache(maxsize=256)
 def entry_quadrature(
-    n_categories: int, size_biased: bool, nodes: int = _REFERENCE_NODES
+    n_categories: int, size_biased: bool, nodes: int = _N_REFERENCE_NODES
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes and weights for one entry of p under the reference distribution."""
     x, weights = np.polynomial.legendre.leggauss(nodes)
@@ -246,26 +247,26 @@ def postprocessed_divergence(
     d = n_categories
     if d < 2 or total <= 0:
         return 0.0
-    p, weights = entry_quadrature(d, size_biased=True, nodes=_ENTRY_NODES)
-    z, noise_weights = np.polynomial.hermite_e.hermegauss(_NOISE_NODES)
-    deviation = np.sqrt(noise.variance_at(total * p))[:, np.newaxis]
-    noisy = total * p[:, np.newaxis] + deviation * z
-    ratio = (_posterior_mean(noisy, deviation, d, total) + smoothing) / p[:, np.newaxis]
+    p, weights = entry_quadrature(d, size_biased=True, nodes=_N_ENTRY_NODES)
+    z, noise_weights = np.polynomial.hermite_e.hermegauss(_N_NOISE_NODES)
+    std = np.sqrt(noise.variance_at(total * p))[:, np.newaxis]
+    noisy = total * p[:, np.newaxis] + std * z
+    ratio = (_posterior_mean(noisy, std, d, total) + smoothing) / p[:, np.newaxis]
     weights = np.multiply.outer(weights, noise_weights / noise_weights.sum())
     # The normalising sum is a mean over the same nodes. By Jensen's inequality the difference is
     # never negative, however coarse the quadrature is.
     return float(np.log(np.sum(weights * ratio)) - np.sum(weights * np.log(ratio)))
 
 
-def _posterior_mean(noisy: np.ndarray, deviation: np.ndarray, d: int, total: float) -> np.ndarray:
+def _posterior_mean(noisy: np.ndarray, std: np.ndarray, d: int, total: float) -> np.ndarray:
     """Return the mean of a count given a noisy one, if its share is Beta(1/2, (d - 1) / 2)."""
     # Integrate over the square root u of the count, in which the prior density is finite at 0.
-    most = np.sqrt(total * betaincinv(0.5, (d - 1) / 2, 1 - _RARE))
-    low = np.minimum(np.sqrt(np.maximum(noisy - _MAX_DEVIATIONS * deviation, 0.0)), most / 2)
-    high = np.minimum(np.sqrt(np.maximum(noisy, 0.0) + _MAX_DEVIATIONS * deviation), most)
-    x, weights = np.polynomial.legendre.leggauss(_POSTERIOR_NODES)
+    largest = np.sqrt(total * betaincinv(0.5, (d - 1) / 2, 1 - _TAIL_PROBABILITY))
+    low = np.minimum(np.sqrt(np.maximum(noisy - _MAX_Z * std, 0.0)), largest / 2)
+    high = np.minimum(np.sqrt(np.maximum(noisy, 0.0) + _MAX_Z * std), largest)
+    x, weights = np.polynomial.legendre.leggauss(_N_POSTERIOR_NODES)
     u = low[..., np.newaxis] + (high - low)[..., np.newaxis] * (1 + x) / 2
-    log_density = (d - 3) / 2 * np.log1p(-np.minimum(u**2 / total, 1 - _RARE))
-    log_density -= ((noisy[..., np.newaxis] - u**2) / deviation[..., np.newaxis]) ** 2 / 2
+    log_density = (d - 3) / 2 * np.log1p(-np.minimum(u**2 / total, 1 - _TAIL_PROBABILITY))
+    log_density -= ((noisy[..., np.newaxis] - u**2) / std[..., np.newaxis]) ** 2 / 2
     density = np.exp(log_density - log_density.max(axis=-1, keepdims=True)) * weights
     return (density * u**2).sum(axis=-1) / density.sum(axis=-1)

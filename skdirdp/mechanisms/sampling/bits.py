@@ -20,7 +20,7 @@ WORD = 64
 BLOCK = 1 << 14
 #: Relative error allowed for in decisions in doubles.
 MARGIN = 2.0**-44
-#: A uniform u differs from its first word by at most this over u, relative.
+#: The relative difference between a uniform u and its first word is at most this divided by u.
 LOST_BITS = 2.0**-62
 #: Largest error of numpy's elementary functions, in units in the last place (2^-50, relative).
 MAX_ULPS = 4
@@ -71,7 +71,7 @@ class BitStream:
         return self._generator.integers(0, 1 << WORD, size, dtype=np.uint64)
 
     def next_word(self, index: int, n_words: int) -> int:
-        """Draw the next word of a uniform. Tests override this method by reproducible words."""
+        """Draw the next word of a uniform. Tests override this method for reproducible words."""
         return int(self._words(1)[0])
 
 
@@ -195,7 +195,7 @@ def leading_bits(ball: Any, bits: int) -> tuple[int, int] | None:
     """Return the leading bits of a positive number and their exponent.
 
     ``mantissa * 2^exponent`` is the number rounded down, with mantissa in
-    ``[2^(bits - 1), 2^bits)``. The result is None if the ball meets several such cells.
+    ``[2^(bits - 1), 2^bits)``. The result is None if the ball overlaps several such cells.
     """
     if not ball > 0:
         return None
@@ -257,11 +257,11 @@ def check_platform() -> None:
 
 
 def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
-    """Fill arrays of a size with the first accepted proposal for every cell."""
+    """Fill arrays of length `size` with the first accepted proposal for each cell."""
     small = 2 * size <= _SMALL_BATCH
     remaining = np.arange(size) if small else _fill_blocks(size, propose, outputs)
     while remaining.size:
-        cells, rest = remaining[:BLOCK], remaining[BLOCK:]
+        cells, later = remaining[:BLOCK], remaining[BLOCK:]
         repeats = min(max(_SMALL_BATCH // cells.size, 1), _MAX_REPEATS)
         accepted, drawn = propose(np.tile(cells, repeats))
         accepted = accepted.reshape(repeats, cells.size)
@@ -270,7 +270,7 @@ def fill(size: int, propose: Propose, *outputs: np.ndarray) -> None:
         position = (first * cells.size + np.arange(cells.size))[is_accepted]
         for output, values in zip(outputs, drawn, strict=True):
             output[cells[is_accepted]] = values[position]
-        remaining = np.concatenate([rest, cells[~is_accepted]])
+        remaining = np.concatenate([later, cells[~is_accepted]])
 
 
 def _fill_blocks(size: int, propose: Propose, outputs: tuple[np.ndarray, ...]) -> np.ndarray:

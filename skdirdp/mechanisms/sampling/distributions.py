@@ -38,7 +38,7 @@ _UNIFORM_ERROR = 2.0**-60
 
 
 def _floors(value, error, steps, offset) -> tuple[np.ndarray, np.ndarray]:
-    """Return floors of ``steps * value + offset``, and where they are uncertain, also for nan."""
+    """Return floors of ``steps * value + offset``, and a mask of uncertain ones, including nan."""
     error *= steps
     value *= steps
     value += offset
@@ -205,7 +205,7 @@ def choose(
     stream, largest = as_stream(generator), float(logs.max())
     weights = np.exp(logs - largest)
     weights *= 2.0**_WEIGHT_BITS
-    # Weights whose relative rounding error may be larger than this are below 1.
+    # Only weights below 1 may have a larger relative rounding error than this.
     integers = np.floor(weights * (1 + 2.0**-40)).astype(np.int64) + 1
     cumulative = np.cumsum(integers)
     ratios = weights / integers

@@ -31,6 +31,7 @@ from .bits import (
 from .distributions import Normals, negative_log
 from .grids import MAX_NUMERATOR, MAX_PLACES, interval_cells
 
+#: Number of leading bits of a sample.
 BITS = 20
 
 # The envelope needs c >= 1 / (3 sqrt(d)). This factor exceeds the rounding error of c.
@@ -200,13 +201,13 @@ class MarsagliaTsang:
         base = 1 + y
         error = self._accept_block(c, base)
         if error is None:
-            error = self._accept_each(c, z, y, base)
+            error = self._accept_individually(c, z, y, base)
         self.undecided = np.zeros(size, bool)
-        rest = np.flatnonzero(~self.accepted)
-        if rest.size:
-            parts = [part[rest] for part in (d, c, z, self._normals.errors, y, base)]
-            self.accepted[rest], self.undecided[rest] = _accept_by_slack(
-                margin, self._u.unit_floats(rest), *parts
+        others = np.flatnonzero(~self.accepted)
+        if others.size:
+            parts = [part[others] for part in (d, c, z, self._normals.errors, y, base)]
+            self.accepted[others], self.undecided[others] = _accept_by_slack(
+                margin, self._u.unit_floats(others), *parts
             )
 
         value = base * base
@@ -216,7 +217,7 @@ class MarsagliaTsang:
         self.low, self.high = value - error, value + error
 
     def _accept_block(self, c: np.ndarray, base: np.ndarray) -> float | None:
-        """Accept proposals by one bound for the whole block, which suffices for large shapes.
+        """Accept proposals by a common bound for the whole block, which suffices for large shapes.
 
         Return a bound on the relative errors of the values, or None if nothing is accepted,
         because each proposal needs a bound of its own.
@@ -232,11 +233,11 @@ class MarsagliaTsang:
         if not (z_error < _SMALL_C_ERROR and least_base > 1 / 2 and error < 4 * margin):
             return None
         # If the first word is below this integer, the uniform is below the bound.
-        most = int((_SQUEEZE - bound / least_base) * 2.0**WORD)
-        self.accepted = self._u.words < np.uint64(most)
+        threshold = int((_SQUEEZE - bound / least_base) * 2.0**WORD)
+        self.accepted = self._u.words < np.uint64(threshold)
         return error
 
-    def _accept_each(self, c, z, y, base):
+    def _accept_individually(self, c, z, y, base):
         """Accept proposals by bounds without a logarithm; return relative errors of the values.
 
         The slack is at least ``1 - U - 3/4 d y^4 / min(1, 1 + y) - 2^-39 z^2``.
@@ -340,7 +341,7 @@ class PowerByInversion:
         self.undecided = np.zeros(size, bool)
 
     def exact(self, i: int) -> ExactPower:
-        """Return power `i` in exact terms."""
+        """Return power `i` in exact arithmetic."""
         shape = fmpq(int(self._numerators[i]), 1 << self._places)
         halvings = int(self.halvings[i]) if np.isfinite(self.low[i]) else 0
 
@@ -384,18 +385,18 @@ class PowerByParts:
         # 2^(-shape T) is above 1 - 2^-8, so few cells need the comparison below.
         v = self._v.unit_floats()
         self.accepted = v < 1 - (2.0**-_INVERSION_BITS + margin)
-        rest = np.flatnonzero(~self.accepted)
-        power = (fraction[rest] + self._low_part[rest]) * shapes[rest]
-        slack = np.exp(-_LOG2 * power) - v[rest]
-        self.accepted[rest] = slack > margin
-        self.undecided[rest] |= ~(np.abs(slack) > margin)
+        others = np.flatnonzero(~self.accepted)
+        power = (fraction[others] + self._low_part[others]) * shapes[others]
+        slack = np.exp(-_LOG2 * power) - v[others]
+        self.accepted[others] = slack > margin
+        self.undecided[others] |= ~(np.abs(slack) > margin)
         fraction *= -_LOG2
         factor = np.exp(fraction, out=fraction)
         error = margin * factor
         self.low, self.high = factor - error, factor + error
 
     def exact(self, i: int) -> ExactPower:
-        """Return power `i` in exact terms."""
+        """Return power `i` in exact arithmetic."""
         shape = fmpq(int(self._numerators[i]), 1 << self._places)
         doublings, low_part = int(self._doublings[i]), int(self._low_part[i])
         rate = shape * 2**doublings

@@ -1,8 +1,9 @@
 """Exact negative binomial samples: integers N ~ Poisson(M G) with G ~ Gamma(shape).
 
-Probabilities are ``f(k) ~ Gamma(shape + k) / k! (M / (M + 1))^k``. From shape 1 on they are
-log-concave, and samples are drawn by rejection from an envelope with a flat centre and two
-geometric tails. A variable of shape a below 1 is drawn by inversion, given one of shape a + 1.
+Probabilities are proportional to ``f(k) = Gamma(shape + k) / k! (M / (M + 1))^k``. For shapes of at
+least 1, f is log-concave, and samples are drawn by rejection from an envelope with a flat centre
+and two geometric tails. A variable of shape a below 1 is drawn by inversion, given one of shape
+a + 1.
 """
 
 from functools import partial
@@ -34,9 +35,9 @@ MAX_RATIO = 1 << 12
 #: Means are below this, so that samples are exact as doubles.
 MAX_MEAN = 2.0**52
 
-# Envelopes allow for rounding errors, which are far below these.
+# Relative margins by which envelopes are widened; rounding errors are much smaller.
 _OUTWARD, _SLOPE_OUTWARD = 1 + 2.0**-20, 2.0**-40
-# Corrections of a first guess by inversion; nearly all cells need at most two.
+# Maximum number of corrections of the initial guess; nearly all cells need at most two.
 _MAX_CORRECTIONS = 8
 
 
@@ -172,7 +173,7 @@ class Envelope:
         return _Tail(np.where(exists, start, -1), np.where(exists, weight, 0), slope)
 
     def _tail(self, touch, slope, steps, towards_mode) -> _Tail:
-        """Return the tail of the line through `touch`, from where it is about log f(mode)."""
+        """Return the tail under the line at `touch`, from where the line is about log f(mode)."""
         value, size = self.log_f(touch)
         n_steps = np.clip(np.floor(-value / slope), 0, steps - (towards_mode > 0))
         height = value + MARGIN * size + n_steps * (slope * (1 + _SLOPE_OUTWARD))
@@ -191,13 +192,13 @@ def _propose(numerators, places, ratio, stream: BitStream, margin, cells):
         unit = position.unit_floats()
         y = unit * envelope.total
         error = margin * y + 2.0**-60 * envelope.total
-        least, most = y - error, y + error
-        borders = envelope.centre, envelope.centre + envelope.right.weight
-        in_centre = most < borders[0]
-        in_right = (least >= borders[0]) & (most < borders[1])
-        in_left = least >= borders[1]
-        offset = np.floor(least)
-        decided = in_right | in_left | (in_centre & (offset == np.floor(most)))
+        low, high = y - error, y + error
+        boundaries = envelope.centre, envelope.centre + envelope.right.weight
+        in_centre = high < boundaries[0]
+        in_right = (low >= boundaries[0]) & (high < boundaries[1])
+        in_left = low >= boundaries[1]
+        offset = np.floor(low)
+        decided = in_right | in_left | (in_centre & (offset == np.floor(high)))
         tails = zip(envelope.right, envelope.left, strict=True)
         tail = _Tail(*(np.where(in_left, left, right) for right, left in tails))
         length, error = negative_log(geometric.unit_floats(), margin)
@@ -300,29 +301,34 @@ def _thin_block(numerators, places, lifted, stream, margin):
         # P(N <= k) is about ((k + c) / (n + c))^a.
         c = (1 + a) / 2
         k = np.clip(np.ceil((n + c) * np.exp(-length / a) - c), 0, n)
-        left = np.arange(n.size)
+        remaining = np.arange(n.size)
         undecided = []
         for _ in range(_MAX_CORRECTIONS):
             step, unclear = _correction(
-                k[left], n[left], a[left], length[left], error[left], margin
+                k[remaining],
+                n[remaining],
+                a[remaining],
+                length[remaining],
+                error[remaining],
+                margin,
             )
-            undecided.append(left[unclear])
-            left = left[(step != 0) & ~unclear]
-            k[left] += step[(step != 0) & ~unclear]
-            if not left.size:
+            undecided.append(remaining[unclear])
+            remaining = remaining[(step != 0) & ~unclear]
+            k[remaining] += step[(step != 0) & ~unclear]
+            if not remaining.size:
                 break
-        undecided.append(left)
+        undecided.append(remaining)
     samples = np.where(np.isfinite(k), k, 0).astype(np.int64)
-    rest = np.concatenate(undecided)
-    for i in rest.tolist():
+    unresolved = np.concatenate(undecided)
+    for i in unresolved.tolist():
         shape = fmpq(int(numerators[i]), 1 << places)
         samples[i] = _exact_thinned(shape, int(lifted[i]), uniforms.unit(i))
-    stream.undecided += rest.size
+    stream.undecided += unresolved.size
     return samples
 
 
 def _correction(k, n, a, length, error, margin):
-    """Return steps from k towards the smallest k with ``-log P(N <= k) < length``, 0 if it is k."""
+    """Return the steps towards the smallest k with ``-log P(N <= k) < length``; 0 if reached."""
     too_small, unclear = _compare(k, n, a, length, error, margin)
     large_enough, unclear_below = _compare(np.maximum(k - 1, 0), n, a, length, error, margin)
     below = k > 0
