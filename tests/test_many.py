@@ -19,7 +19,7 @@ from skdirdp.accounting import (
     cumulants,
 )
 from skdirdp.accounting.composition import _SmallProduct
-from skdirdp.accounting.cumulants import MAX_RADIUS_FRACTION, TERMS, _scaled_zeta, condense
+from skdirdp.accounting.cumulants import MAX_RADIUS_FRACTION, N_TERMS, _scaled_zeta, condense
 from skdirdp.accounting.pairs import (
     BetaPair,
     DominatingPair,
@@ -132,7 +132,7 @@ def test_the_omitted_terms_of_a_series_are_below_its_bound():
     edge = 0.7 * (pair.alpha + pair.r / 2) / pair.r
     series = series_of(pair, edge * (1 - 1e-12))
     assert 0 < series.error < 1e-13 * float(series(np.array(edge - 0.51)))
-    short = replace(series, even=np.where(np.arange(TERMS) < 20, series.even, 0.0))
+    short = replace(series, even=np.where(np.arange(N_TERMS) < 20, series.even, 0.0))
     dropped = 2 * series.even[19]  # the bound for a series of 20 terms
     with mpmath.workdps(40):
         for angle in np.linspace(0, np.pi / 2, 7):
@@ -188,7 +188,7 @@ def test_delta_of_a_product_is_a_tight_upper_bound():
     product = PairProduct().with_curves(pairs)
     for epsilon in (0.1, 2.0):
         log_delta, tight = product.log_delta(epsilon)
-        tilt = mpmath.mpf(product._kept_contour().tilt)
+        tilt = mpmath.mpf(product._updated_contour().tilt)
         with mpmath.workdps(25):
             exact = mpmath.log(
                 inverted_delta(
@@ -258,7 +258,7 @@ def test_a_gaussian_pair_makes_the_profile_of_losses_with_atoms_exact():
         exact = mpmath.log(
             inverted_delta(
                 lambda t: sum(count * mp_cumulant(pair, t) for pair, count in pairs),
-                mpmath.mpf(product._kept_contour().tilt),
+                mpmath.mpf(product._updated_contour().tilt),
                 mpmath.mpf("0.15"),
                 mpmath.mpf("0.8"),
             )
@@ -290,7 +290,7 @@ def test_adding_pairs_one_by_one_gives_the_same_epsilon(pairs):
         assert grown._contour is not None
     once = PairProduct().with_curves(pairs)
     epsilon = once.epsilon(DELTA)[0]
-    carried = grown._kept_contour().log_delta(epsilon)[0]
+    carried = grown._updated_contour().log_delta(epsilon)[0]
     # A contour that is not at its saddle may be loose, and is still a bound.
     assert carried >= once.log_delta(epsilon)[0] - 1e-5
     assert grown.epsilon(DELTA)[0] == pytest.approx(epsilon, rel=1e-5)

@@ -3,7 +3,7 @@
 An attack says "yes" or "no" after it has seen a release. Its false-positive rate is the probability
 of "yes" on one data set, its true-positive rate that on the neighbour. The privacy profiles of both
 directions bound the true-positive rate by a line for every epsilon. Each line is a valid bound, so
-a search for the smallest one is on the safe side wherever it stops.
+the result of a search for the smallest one is valid wherever the search stops.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +27,7 @@ _DISTANCES = np.concatenate([np.geomspace(1e-6, 0.05, 6), np.geomspace(0.1, 40.0
 _LOG_SLOPES = np.concatenate([-_DISTANCES[::-1], [0.0], _DISTANCES, [700.0]])
 # Seven zooms divide an interval by a million, also where a profile has a kink. The quadrature of a
 # profile is about as fast for 16 points as for one.
-_ZOOMS, _ZOOM_POINTS = 7, 16
+_N_ZOOMS, _N_ZOOM_POINTS = 7, 16
 # Bounds the rounding errors of a line: a few units in the last place.
 _ROUNDING = 16 * np.finfo(float).eps
 
@@ -59,8 +59,10 @@ class AttackBounds(ABC):
         """
         rates = check_array("false_positive_rate", false_positive_rate, at_least=0, at_most=1)
         pairs = self._profiles()
-        found = [max((_least(pair, rate) for pair in pairs), default=rate) for rate in rates.flat]
-        return found[0] if rates.ndim == 0 else np.reshape(found, rates.shape)
+        bounds = [
+            max((_smallest_rate(pair, rate) for pair in pairs), default=rate) for rate in rates.flat
+        ]
+        return bounds[0] if rates.ndim == 0 else np.reshape(bounds, rates.shape)
 
     def advantage(self) -> float:
         """Largest difference between the true-positive and the false-positive rate of an attack.
@@ -131,7 +133,7 @@ class WorstOf(AttackBounds):
         self._alternatives = alternatives
 
     def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
-        return [pair for each in self._alternatives for pair in each._profiles()]
+        return [pair for bounds in self._alternatives for pair in bounds._profiles()]
 
 
 def both_directions(profiles: Sequence[Profile]) -> list[tuple[Profile, Profile]]:
@@ -164,7 +166,7 @@ def _coarse_lines(pair: tuple[Profile, Profile]) -> tuple[Floats, Floats]:
 
 
 @lru_cache(maxsize=256)
-def _least(pair: tuple[Profile, Profile], rate: float) -> float:
+def _smallest_rate(pair: tuple[Profile, Profile], rate: float) -> float:
     """Return the smallest bound on the true-positive rate at a false-positive rate."""
 
     def bound(log_slope: Floats) -> Floats:
@@ -194,8 +196,8 @@ def _advantage(pair: tuple[Profile, Profile]) -> float:
 
 
 def _minimum(bound: Callable[[Floats], Floats], points: Floats, values: Floats) -> float:
-    """Return the smallest value that was found at or near the points."""
+    """Return the smallest value at the points or near the best of them."""
     best = int(np.argmin(values))
     low, high = points[max(best - 1, 0)], points[min(best + 1, len(points) - 1)]
-    nearby = zoomed_search(lambda x: (x, bound(x)), low, high, _ZOOMS, _ZOOM_POINTS)[1]
+    nearby = zoomed_search(lambda x: (x, bound(x)), low, high, _N_ZOOMS, _N_ZOOM_POINTS)[1]
     return float(min(values[best], np.min(nearby)))

@@ -39,30 +39,30 @@ from .worst_case import Curves, WorstCase, combine, renyi_epsilon, renyi_log_del
 #: The largest number of releases that a ledger can store.
 MAX_RELEASES = 2**63 - 1
 
-_ORDERS = 96
-_LOG_TILT = 30.0  # orders above exp(30) are not tried
-_ZOOMS = 3
+_N_ORDERS = 96
+_MAX_LOG_TILT = 30.0  # orders above exp(30) are not tried
+_N_ZOOMS = 3
 _QUICK_ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
 _EPSILON_ROUNDING = 1e-13
-_LEAST_EPSILON = 1e-290
+_MIN_EPSILON = 1e-290
 
-_CELLS, _MAX_CELLS = 4000, 1 << 18  # over the range of the total loss
-# Length of a Fourier transform: up to the first, no unlikely losses are left out.
+_N_CELLS, _MAX_CELLS = 4000, 1 << 18  # over the range of the total loss
+# Lengths of a Fourier transform: up to the first, no unlikely losses are left out.
 _SHORT_LENGTH, _MAX_LENGTH = 1 << 17, 1 << 21
 _MAX_POINTS = 1 << 14  # points at which the profile of a pair is evaluated
 _TAIL = 1e-12
 _INFLATION = 0.005
-# Total losses of randomised responses that are enumerated: alone or with another pair whose profile
-# is elementary, and with one whose profile is a quadrature.
-_MOST_LOSSES, _MOST_QUADRATURES = 1 << 14, 256
+# Maximum numbers of total losses of randomised responses that are enumerated: alone or with
+# another pair whose profile is elementary, and with one whose profile is a quadrature.
+_MAX_LOSSES, _MAX_QUADRATURES = 1 << 14, 256
 _CHERNOFF_ORDERS = np.geomspace(1 / 64, 64, 49)  # factors of the best order for a normal sum
 
 
 class PrivacyCurves(AttackBounds):
     """Renyi divergence, delta and epsilon, computed from worst cases.
 
-    A parameter with the name of a curve, such as `PureDP.epsilon`, hides the curve. Then
-    ``Composition([(guarantee, 1)])`` has it.
+    A parameter with the name of a curve, such as `PureDP.epsilon`, hides the curve. Use that of
+    ``Composition([(guarantee, 1)])`` instead.
     """
 
     @property
@@ -157,12 +157,12 @@ class PrivacyCurves(AttackBounds):
             return max((direction.epsilon(delta) for direction in self._directions()), default=0.0)
 
 
-def same_adjacency(part: PrivacyCurves, before: str | None) -> str:
+def same_adjacency(part: PrivacyCurves, earlier: str | None) -> str:
     """Return the adjacency of a part; raise an error if earlier parts have another."""
-    if before not in (None, part.adjacency):
+    if earlier not in (None, part.adjacency):
         raise ValueError(
             "adjacency must be the same for all parts of a composition; "
-            f"got {part.adjacency!r} after {before!r}"
+            f"got {part.adjacency!r} after {earlier!r}"
         )
     return part.adjacency
 
@@ -194,16 +194,16 @@ class Composition(PrivacyCurves):
             for direction, case in part.worst_cases().items():
                 cases.setdefault(direction, []).append((case, releases))
         self._cases = {direction: combine(several) for direction, several in cases.items()}
-        self._known_directions: Sequence[DirectionCurves] | None = None
+        self._cached_directions: Sequence[DirectionCurves] | None = None
 
     def _worst_cases(self) -> Mapping[str, WorstCase]:
         return self._cases
 
     def _directions(self) -> Sequence[DirectionCurves]:
-        # Kept, since even the lookup is slow for many kinds.
-        if self._known_directions is None:
-            self._known_directions = super()._directions()
-        return self._known_directions
+        # Cached, because even the lookup is slow for many kinds.
+        if self._cached_directions is None:
+            self._cached_directions = super()._directions()
+        return self._cached_directions
 
     def holds(self, epsilon: float, delta: float) -> bool:
         """Whether all releases together are known to be (epsilon, delta)-DP.
@@ -268,7 +268,7 @@ class _SmallProduct(DirectionCurves):
             return 0.0
         if not np.isfinite(bound):
             bound = _power_of_two(lambda x: excess(x) <= 0)
-        if not np.isfinite(bound) or excess(bound) > 0 or bound < _LEAST_EPSILON:
+        if not np.isfinite(bound) or excess(bound) > 0 or bound < _MIN_EPSILON:
             return bound
         tolerance = _EPSILON_ROUNDING * bound
         return safe_root(excess, bound, -bound, tolerance=tolerance, limits=(0.0, bound))
@@ -318,38 +318,41 @@ def _enumerated_log_delta(profile: Pairs, epsilon: Floats) -> Floats | None:
     if not responses or sum(count for _, count in others) > 1:
         return None
     slow = any(pair.smooth for pair, _ in others)
-    totals = _response_totals(responses, _MOST_QUADRATURES if slow else _MOST_LOSSES)
+    totals = _response_totals(responses, _MAX_QUADRATURES if slow else _MAX_LOSSES)
     if totals is None:
         return None
     losses, log_probabilities = totals
-    rest = epsilon[..., np.newaxis] - losses
-    log_delta = np.log(-np.expm1(np.minimum(rest, 0.0)))
+    remaining = epsilon[..., np.newaxis] - losses
+    log_delta = np.log(-np.expm1(np.minimum(remaining, 0.0)))
     if others:
-        log_delta = others[0][0].log_delta(rest)
+        log_delta = others[0][0].log_delta(remaining)
     # A comparison with nan would make any epsilon valid.
     log_delta = np.where(np.isnan(log_delta), 0.0, log_delta)
     return np.minimum(logsumexp(log_delta + log_probabilities, axis=-1) + LOG_ROUNDING, 0.0)
 
 
 @lru_cache(maxsize=64)
-def _response_totals(responses: Pairs, most: int) -> tuple[Floats, Floats] | None:
+def _response_totals(responses: Pairs, max_outcomes: int) -> tuple[Floats, Floats] | None:
     """Return the total losses and log-probabilities of all outcomes, or None if they are many."""
     known = [(pair.losses or ((), ()), count) for pair, count in responses]
     # The number of ways to distribute k responses over n losses; the first test avoids huge ones.
-    sizes = [(len(each[0]), count) for each, count in known]
-    if max(k for _, k in sizes) > most or prod(comb(n + k - 1, k) for n, k in sizes) > most:
+    sizes = [(len(losses), count) for (losses, _), count in known]
+    if (
+        max(k for _, k in sizes) > max_outcomes
+        or prod(comb(n + k - 1, k) for n, k in sizes) > max_outcomes
+    ):
         return None
     losses, logs = np.zeros(1), np.zeros(1)
     for (values, probabilities), k in known:
-        places = len(values) + k - 1
-        bars = np.array([*combinations(range(places), len(values) - 1)])
-        numbers = np.diff(bars, axis=1, prepend=-1, append=places) - 1
-        of_outcome = numbers @ np.log(probabilities)
-        of_orders = gammaln(k + 1) - gammaln(numbers + 1).sum(axis=1)
+        n_slots = len(values) + k - 1
+        bars = np.array([*combinations(range(n_slots), len(values) - 1)])
+        numbers = np.diff(bars, axis=1, prepend=-1, append=n_slots) - 1
+        log_probability = numbers @ np.log(probabilities)
+        log_orders = gammaln(k + 1) - gammaln(numbers + 1).sum(axis=1)
         # Bounds the rounding errors of all terms.
-        rounding = 1e-15 * len(values) * (2 * gammaln(k + 1) - of_outcome + 1)
+        rounding = 1e-15 * len(values) * (2 * gammaln(k + 1) - log_probability + 1)
         losses = np.add.outer(losses, numbers @ np.asarray(values)).ravel()
-        logs = np.add.outer(logs, of_orders + of_outcome + rounding).ravel()
+        logs = np.add.outer(logs, log_orders + log_probability + rounding).ravel()
     return losses + 1e-15 * sum(n for n, _ in sizes) * np.max(np.abs(losses)), logs
 
 
@@ -396,7 +399,7 @@ def _best_order(curves: Curves, convert: Callable[..., Floats], argument: float)
     """Smallest value of ``convert(order, divergence, argument)`` over many valid orders."""
     if not curves:
         return -np.inf
-    log_limit = min(float(np.log(min(curve.max_tilt for curve, _ in curves))), _LOG_TILT)
+    log_limit = min(float(np.log(min(curve.max_tilt for curve, _ in curves))), _MAX_LOG_TILT)
 
     def evaluate(x: Floats) -> tuple[Floats, Floats]:
         # tilts from 0 to the limit, dense at both ends
@@ -404,8 +407,8 @@ def _best_order(curves: Curves, convert: Callable[..., Floats], argument: float)
         value = convert(order, _sum_of_divergences(curves, order), argument)
         return order, np.where(order > 1, value, np.inf)
 
-    low = -_LOG_TILT - max(log_limit, 0.0)
-    return float(np.min(zoomed_search(evaluate, low, _LOG_TILT, _ZOOMS, _ORDERS)[1]))
+    low = -_MAX_LOG_TILT - max(log_limit, 0.0)
+    return float(np.min(zoomed_search(evaluate, low, _MAX_LOG_TILT, _N_ZOOMS, _N_ORDERS)[1]))
 
 
 def _power_of_two(holds: Callable[[float], bool]) -> float:
@@ -463,7 +466,7 @@ def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
     total_span = sum(count * span for (_, count), span in zip(pairs, spans, strict=True))
     if not (np.isfinite(total_span) and reach > 0 and total_span > 0):
         return None
-    interval = min(reach / _CELLS, _INFLATION * (reach / 6) * (reach / 6 / total_span))
+    interval = min(reach / _N_CELLS, _INFLATION * (reach / 6) * (reach / 6 / total_span))
     # Only the largest losses of a pair are nearly on the grid.
     if any(pair.losses is not None and len(pair.losses[0]) > 2 for pair, _ in pairs):
         interval /= 4
@@ -471,8 +474,8 @@ def _loss_distribution(pairs: Pairs) -> LossDistribution | None:
     if interval == 0 or max(spans) / interval > _MAX_LENGTH:
         return None
     interval = _aligned_interval([pair.max_loss for pair, _ in pairs], interval)
-    each = zip(pairs, spans, strict=True)
-    return _convolve([_discretise(*part, span, interval) for part, span in each], interval)
+    parts = zip(pairs, spans, strict=True)
+    return _convolve([_discretise(*part, span, interval) for part, span in parts], interval)
 
 
 def _whole_pairs(pairs: Pairs) -> Pairs:

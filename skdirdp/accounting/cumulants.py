@@ -18,17 +18,17 @@ from .pairs import RENYI_ROUNDING, Floats, LaplacePair, PureDPPair, dirichlet_cu
 
 #: Fraction of the radius of convergence up to which a series is used.
 MAX_RADIUS_FRACTION = 0.7
-TERMS = 52  # MAX_RADIUS_FRACTION ** (2 * 52) is 1e-16
+N_TERMS = 52  # MAX_RADIUS_FRACTION ** (2 * 52) is 1e-16
 # (fraction of the radius, number of terms): a series used near its centre needs fewer terms.
-_TERMS_BY_FRACTION = ((0.1, 10), (0.35, 20), (MAX_RADIUS_FRACTION, TERMS))
+_TERMS_BY_FRACTION = ((0.1, 10), (0.35, 20), (MAX_RADIUS_FRACTION, N_TERMS))
 _BLOCK = 1 << 12
 # Above this argument, the asymptotic expansion of zeta has double precision for all powers used
 # here. SciPy's zeta loses precision for much larger arguments.
 _LARGE = 64.0
 # B_2j / (2j)! of the Euler-Maclaurin formula
 _EULER_MACLAURIN = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160)
-_POWERS = np.arange(1, TERMS + 1)
-_ZERO = np.zeros(TERMS)
+_POWERS = np.arange(1, N_TERMS + 1)
+_ZERO = np.zeros(N_TERMS)
 
 #: Maps each family to an array with one column per kind of pair and the rows step, prior and
 #: number of releases. For bounded losses the step is the largest loss and the prior is 1.
@@ -39,14 +39,14 @@ NO_KINDS = np.zeros((3, 0))
 
 _SERIES_ROUNDING = 1e-14
 _FEW_COLUMNS = 16  # up to this many kinds are merged one by one
-_ELEMENTS = 1 << 18  # largest size of a temporary array
+_MAX_ELEMENTS = 1 << 18  # largest size of a temporary array
 
 # Contours
 _TAIL_TRUNCATION = 1e-9
 _MAX_NODES = 1 << 12
-_NODES = 48  # number of nodes in the first block
-_TAIL_NODES = 1 << 12
-_TAIL_KINDS = 48
+_N_FIRST_NODES = 48  # number of nodes in the first block
+_N_TAIL_NODES = 1 << 12
+_MAX_TAIL_KINDS = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Series:
     """Power series of a cumulant around ``t = -1/2``.
 
     ``K(t) = sum of (even_k + odd_k s / scale) ((s / scale)^2k - (1 / (2 scale))^2k)`` over
-    k = 1, ..., `TERMS`, with ``s = t + 1/2``.
+    k = 1, ..., `N_TERMS`, with ``s = t + 1/2``.
     """
 
     scale: float  # largest modulus of s at which the series may be used
@@ -76,7 +76,7 @@ class Series:
         even, odd = np.zeros_like(w), np.zeros_like(w)
         even_tail = odd_tail = 0.0
         with_odd = self.odd.any()
-        for k in range(TERMS - 1, -1, -1):
+        for k in range(N_TERMS - 1, -1, -1):
             even_tail = self.even[k] + v * even_tail
             even = even * w + even_tail
             if with_odd:
@@ -117,7 +117,7 @@ def _inverse_radius(family: str, values: Floats) -> Floats:
 def _block_series(family: str, scale: float, terms: int, values: Floats, ratio: Floats) -> Series:
     """Series of pairs that need equally many terms."""
     step, prior, counts = values
-    even, odd = np.zeros(TERMS), np.zeros(TERMS)
+    even, odd = np.zeros(N_TERMS), np.zeros(N_TERMS)
     k = _POWERS[:terms, np.newaxis]
     x = (ratio if family in ODD_SIGNS else step * scale) ** 2
     if family == "response":
@@ -201,7 +201,7 @@ class CondensedPairs:
         """Renyi divergence of order 1 + tilt, rounded up."""
         smooth, bounded = self.cumulants(tilt, rough=False)
         # (w^k - v^k) / (w - v) is at most k, for all powers omitted from the series.
-        truncation_error = 2 * TERMS * (self.smooth.error + self.bounded.error) / self.scale**2
+        truncation_error = 2 * N_TERMS * (self.smooth.error + self.bounded.error) / self.scale**2
         return ((smooth + bounded) / tilt + truncation_error * (1 + tilt)) * (1 + RENYI_ROUNDING)
 
     def cumulants(self, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -233,7 +233,7 @@ def merge_kinds(kinds: Kinds, more: Kinds) -> Kinds:
 
 
 def condense(kinds: Kinds, squares: float, scale: float) -> CondensedPairs:
-    gaussian = np.zeros(TERMS)
+    gaussian = np.zeros(N_TERMS)
     gaussian[0] = squares * scale**2 / 2
     smooth, bounded, largest = Series(scale, gaussian), Series(scale), 0.0
     residual = {}
@@ -254,7 +254,7 @@ def condense(kinds: Kinds, squares: float, scale: float) -> CondensedPairs:
 def sum_cumulants(kinds: Kinds, tilt: np.ndarray, rough: bool) -> tuple[np.ndarray, np.ndarray]:
     """Sum the cumulants of smooth and of bounded pairs, evaluating the pairs one by one."""
     smooth, bounded = np.zeros_like(tilt), np.zeros_like(tilt)
-    rows = max(1, _ELEMENTS // max(tilt.size, 1))
+    rows = max(1, _MAX_ELEMENTS // max(tilt.size, 1))
     for family, values in kinds.items():
         # Sort the pairs: the cumulants of a block of small priors are computed faster.
         order = np.argsort(values[0] + values[1]) if family in ODD_SIGNS else slice(None)
@@ -346,14 +346,14 @@ class Contour:
         if self.tail is None:
             has_atoms = condensed.largest > 0 or bool(self.bounded.any())
             modulus = last if has_atoms else float((cumulant[-1] - cumulant[0]).real)
-            rest = float(np.exp(modulus) / (u[-1] * step))
+            remainder = float(np.exp(modulus) / (u[-1] * step))
         else:
-            rest = self._tail_sum(last, *self.tail)
-        total += rest + 1e-15 * magnitude
+            remainder = self._tail_sum(last, *self.tail)
+        total += remainder + 1e-15 * magnitude
         if not 0 < total < np.inf:  # rounding errors dominate
             return float(min(chernoff, 0.0)), False
         inverted = growth + np.log(step / np.pi * total) + allowance
-        return float(min(inverted, chernoff, 0.0)), rest < conservative.TIGHT * total
+        return float(min(inverted, chernoff, 0.0)), remainder < conservative.TIGHT * total
 
     def with_tail_bound(self, kinds: Kinds) -> "Contour":
         """Add bounds for the nodes beyond the last one if losses with atoms require them."""
@@ -369,10 +369,10 @@ class Contour:
         goal = np.log(_TAIL_TRUNCATION / (2 * c * (1 + c)))
         if not atoms or last - np.log(end * step) < goal:
             return self
-        u = end + step * np.arange(1, _TAIL_NODES + 1)
+        u = end + step * np.arange(1, _N_TAIL_NODES + 1)
         log_modulus = np.zeros(u.size)
         for family, values in atoms.items():
-            order = np.argsort(-values[2] * values[0] ** 2)[:_TAIL_KINDS]
+            order = np.argsort(-values[2] * values[0] ** 2)[:_MAX_TAIL_KINDS]
             for loss, _, count in values[:, order].T:
                 at = cumulant(family, loss, np.ones(()), c + 1j * np.append(0.0, u), False).real
                 log_modulus += count * np.minimum(at[1:] - at[0], 0.0)
@@ -406,7 +406,7 @@ def new_contour(pairs: CondensedPairs, grid: Floats, bound: Floats) -> tuple[Con
     rough = releases * (1 + c) < conservative.ROUGH_TILT
     parts, start, done = [], 0, False
     while not done and start <= n_nodes:
-        j = np.arange(start, min(start + _NODES + start // 2, n_nodes + 1))
+        j = np.arange(start, min(start + _N_FIRST_NODES + start // 2, n_nodes + 1))
         t = c + 1j * step * j
         parts.append(sum_cumulants(pairs.residual_pairs, t, rough))
         modulus = (pairs.smooth(t) + pairs.bounded(t) + sum(parts[-1])).real

@@ -98,7 +98,7 @@ class Copies(Budget):
 
 @dataclass(frozen=True)
 class Pool(Copies):
-    """Budget of dominating pairs, each a number of times, in one direction.
+    """Budget of dominating pairs with their multiplicities, in one direction.
 
     Gaussian pairs share a variance, of which each uses ``mu**2``. Failures share the rate of an
     exponential clock, of which each uses ``-log(1 - failure)``.
@@ -106,8 +106,8 @@ class Pool(Copies):
 
     @cached_property
     def capacity(self) -> Amounts:
-        each = _pair_amounts(_case(self.kind, self.direction))
-        return {name: self.number * amount for name, amount in each.items()}
+        amounts = _pair_amounts(_case(self.kind, self.direction))
+        return {name: self.number * amount for name, amount in amounts.items()}
 
     def uses(self, kind: PrivacyCurves) -> Amounts:
         uses = _pair_amounts(_case(kind, self.direction))
@@ -198,12 +198,12 @@ class PrivacyFilter(AttackBounds):
     def _profiles(self) -> Sequence[tuple[Profile, Profile]]:
         # The deltas of the budgets of a direction add up at every epsilon (docs/theory.md, 13.4).
         sums = (partial(_sum_of_deltas, budgets) for budgets in self.budgets.values())
-        return both_directions([partial(map_values, each) for each in sums])
+        return both_directions([partial(map_values, log_delta) for log_delta in sums])
 
     def delta(self, epsilon: ArrayLike) -> Floats:
         """Delta at each epsilon of all releases ever admitted."""
         epsilon = np.asarray(epsilon, dtype=float)
-        return map_values(lambda each: np.exp(self.log_delta(each)), epsilon)
+        return map_values(lambda x: np.exp(self.log_delta(x)), epsilon)
 
     def epsilon(self, delta: float) -> float:
         """Epsilon at delta of all releases ever admitted."""
@@ -216,9 +216,9 @@ class PrivacyFilter(AttackBounds):
         if excess(highest) > 0:  # delta is below the share reserved for failures
             return np.inf
         tolerance = _EPSILON_TOLERANCE * limit
-        found = safe_root(excess, limit, -limit / 4, tolerance=tolerance, limits=(0.0, highest))
+        root = safe_root(excess, limit, -limit / 4, tolerance=tolerance, limits=(0.0, highest))
         # The search rounds up and may stop slightly above the limit, which holds.
-        return min(found, limit) if delta >= self.limit[1] else found
+        return min(root, limit) if delta >= self.limit[1] else root
 
 
 def _sum_of_deltas(budgets: Sequence[Budget], epsilon: float) -> float:
@@ -284,8 +284,8 @@ def _budgets(
         by_pairs = np.exp(pool.log_delta(epsilon))
         if by_pairs <= min(used * (1 + _SAME_DELTA), delta):
             main, used = pool, by_pairs
-    rest = (delta - used) * (1 - _ROUNDING)
-    other = _renyi_budget(kind, direction, releases, epsilon, rest)
+    remaining_delta = (delta - used) * (1 - _ROUNDING)
+    other = _renyi_budget(kind, direction, releases, epsilon, remaining_delta)
     return (main,) if other is None else (main, other)
 
 
@@ -300,10 +300,10 @@ def _renyi_budget(
         return None
     divergence = _allowed_divergence(epsilon, delta - failure)
     with np.errstate(all="ignore"):
-        taken = sum(releases * count * curve.rdp(_ORDERS) for curve, count in first.renyi)
-        room = (divergence - taken) / _ORDERS
-    best = int(np.argmax(np.where(np.isfinite(room), room, -np.inf)))
-    if not room[best] > 0:
+        used = sum(releases * count * curve.rdp(_ORDERS) for curve, count in first.renyi)
+        remaining = (divergence - used) / _ORDERS
+    best = int(np.argmax(np.where(np.isfinite(remaining), remaining, -np.inf)))
+    if not remaining[best] > 0:
         return None
     order, best_divergence = float(_ORDERS[best]), Fraction(float(divergence[best]))
     return RenyiBudget(direction, order, best_divergence, Fraction(failure))
@@ -334,10 +334,10 @@ def _divergence(case: WorstCase, order: float) -> Fraction | None:
     total = Fraction(0)
     for curve, count in case.renyi:
         with np.errstate(all="ignore"):
-            each = float(curve.rdp(np.asarray(order)))
-        if not np.isfinite(each):
+            divergence = float(curve.rdp(np.asarray(order)))
+        if not np.isfinite(divergence):
             return None
-        total += count * Fraction(max(each, 0.0))
+        total += count * Fraction(max(divergence, 0.0))
     return total
 
 

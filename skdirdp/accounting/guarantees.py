@@ -104,8 +104,8 @@ class ProfiledDP(Guarantee):
             tuple(check_real(name, value, at_least=0, at_most=LARGEST) for value in values)
             for name, values in (("epsilons", self.epsilons), ("weights", self.weights))
         )
-        growing = all(low < high for low, high in pairwise(epsilons))
-        if not epsilons or not growing or epsilons[-1] == 0:
+        increasing = all(low < high for low, high in pairwise(epsilons))
+        if not epsilons or not increasing or epsilons[-1] == 0:
             raise ValueError("epsilons must be increasing from 0 or more, to more than 0")
         if len(weights) != len(epsilons) or not abs(math.fsum(weights) - 1) < _WEIGHT_ROUNDING:
             raise ValueError(
@@ -147,10 +147,10 @@ class ProfiledDP(Guarantee):
         if math.fsum(weights) > 1 + _WEIGHT_ROUNDING:
             raise ValueError("deltas must be values of a privacy profile; they are too large")
         weights /= max(1.0, math.fsum(weights))
-        rest = max(0.0, 1 - math.fsum(weights))
-        # The original values: logarithms of their exponentials may be smaller.
+        weight_at_zero = max(0.0, 1 - math.fsum(weights))
+        # Use the original values, because logarithms of their exponentials may be smaller.
         given = np.asarray(epsilons, dtype=float)[knots - len(epsilons)]
-        return cls(tuple(given.tolist()), (rest, *weights.tolist()), adjacency)
+        return cls(tuple(given.tolist()), (weight_at_zero, *weights.tolist()), adjacency)
 
     def _worst_case(self) -> WorstCase:
         return WorstCase.from_pair(ResponseMixturePair(self.epsilons, self.weights))

@@ -261,15 +261,15 @@ class FractionalPair(DominatingPair):
 
     @property
     def multiplicity(self) -> float:
-        return sum(exponent for _, exponent in self.parts if exponent <= self._rough_up_to)
+        return sum(exponent for _, exponent in self.parts if exponent <= self._max_rough_exponent)
 
     @property
-    def _rough_up_to(self) -> float:
+    def _max_rough_exponent(self) -> float:
         """Largest exponent of a rough cumulant, since the exponent multiplies its error."""
         return max(16.0, self.parts[0][1])
 
     def cumulant(self, tilt, rough=False):
-        limit = self._rough_up_to if rough else 0.0
+        limit = self._max_rough_exponent if rough else 0.0
         return np.sum([n * pair.cumulant(tilt, n <= limit) for pair, n in self.parts], axis=0)
 
     def log_delta(self, epsilon):
@@ -322,10 +322,10 @@ def gaussian_mu(epsilon: float, delta: float) -> float | None:
         below = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
         return float(above + np.log(-np.expm1(min(below - above, -1e-300))) - np.log(delta))
 
-    least, most = np.log(1e-6), np.log(1e2)
-    if not excess(least) < 0 < excess(most):
+    low, high = np.log(1e-6), np.log(1e2)
+    if not excess(low) < 0 < excess(high):
         return None
-    return float(np.exp(brentq(excess, least, most)))
+    return float(np.exp(brentq(excess, low, high)))
 
 
 def gaussian_slope(epsilon: float, delta: float, mu: float) -> float:

@@ -36,18 +36,19 @@ from .pairs import (
 )
 from .worst_case import Curves, RenyiBound, RenyiCurve, WorstCase, renyi_epsilon, renyi_log_delta
 
-# Parameters outside this range are left to the slower methods, which accept any.
-_LEAST, _LARGEST = 1e-60, 1e60
-_MOST = 1e19  # releases
+# Parameters outside this range are handled by the slower methods, which accept any.
+_MIN_PARAMETER, _MAX_PARAMETER = 1e-60, 1e60
+_MAX_RELEASES = 1e19
 
-_ZOOMS = 4
-_CONTOUR_ZOOMS = 2
-_CONTOUR_UPDATES = 3  # contours that are tried in the search for an epsilon
-_REAL_SHARE = 0.85  # part of the scale used for real tilts; the rest is for the contour
+_N_ZOOMS = 4
+_N_CONTOUR_ZOOMS = 2
+_MAX_CONTOUR_UPDATES = 3  # in the search for an epsilon
+_REAL_SHARE = 0.85  # part of the scale used for real tilts; the remainder is for the contour
 _MAX_DOUBLINGS = 40
 _EPSILON_ROUNDING = 1e-13
-# Sums updated when pairs are added: one for a limit on a divergence, one for quick decisions.
-_KEPT_SUMS = 2
+# Number of sums that are updated when pairs are added: one for a limit on a divergence, one for
+# quick decisions.
+_N_UPDATED_SUMS = 2
 
 _LOG_ROUNDING = 1e-12
 _NO_BOUND = RenyiBound(0.0, 0.0, np.inf)
@@ -92,7 +93,7 @@ class PairProduct:
             whole._contour = contour, merge_kinds(waiting, kinds), waiting_squares + squares
         whole._last_order = self._last_order
         whole._not_implied_by_renyi = dict(self._not_implied_by_renyi)
-        for tilt, known in list(self._sums.items())[-_KEPT_SUMS:]:
+        for tilt, known in list(self._sums.items())[-_N_UPDATED_SUMS:]:
             whole._sums[tilt] = known + cumulant_at(kinds, squares, tilt)
         return whole
 
@@ -136,7 +137,7 @@ class PairProduct:
         scales = 2.0 ** np.ceil(np.log2(np.where(finite, tilt, 1.0) + 1))
         for scale in np.unique(scales[finite]):
             at = finite & (scales == scale)
-            if scale < _LARGEST:
+            if scale < _MAX_PARAMETER:
                 divergence[at] = condense(self._kinds, self._squares, scale).divergence(tilt[at])
         return divergence + self._bound.rdp(order) * (1 + RENYI_ROUNDING)
 
@@ -163,7 +164,7 @@ class PairProduct:
             bound = self._bound.rdp(order) * (1 + RENYI_ROUNDING)
             return convert(order, condensed.divergence(order - 1) + bound, argument)
 
-        _, tilts, values = self._search(objective, start, _ZOOMS)
+        _, tilts, values = self._search(objective, start, _N_ZOOMS)
         best = int(np.argmin(values))
         return float(values[best]), 1 + float(tilts[best])
 
@@ -178,12 +179,12 @@ class PairProduct:
         """Whether delta at epsilon is at most exp(log_delta), with a new contour only if needed."""
         if epsilon >= self.max_loss or self._fits_by_renyi(epsilon, log_delta):
             return True
-        contour = self._kept_contour()
+        contour = self._updated_contour()
         if contour is not None and contour.log_delta(epsilon)[0] <= log_delta:
             return True
         return self.log_delta(epsilon)[0] <= log_delta
 
-    def _kept_contour(self) -> Contour | None:
+    def _updated_contour(self) -> Contour | None:
         """The last contour, with all pairs added since."""
         if self._contour is None:
             return None
@@ -203,10 +204,10 @@ class PairProduct:
             if float(known) <= log_delta:
                 return True
             self._sums.pop(order - 1, None)
-        least, self._last_order = self.renyi_log_delta(epsilon)
-        if least > log_delta:
+        bound, self._last_order = self.renyi_log_delta(epsilon)
+        if bound > log_delta:
             self._not_implied_by_renyi[epsilon] = log_delta
-        return least <= log_delta
+        return bound <= log_delta
 
     def epsilon(self, delta: float) -> tuple[float, bool]:
         """Smallest epsilon at delta, rounded up, and whether the bound is tight."""
@@ -215,7 +216,7 @@ class PairProduct:
         tight, above = False, best
         # A contour is tight only near the epsilon it was made for, so it is updated to the root
         # found on the last one.
-        for _ in range(_CONTOUR_UPDATES):
+        for _ in range(_MAX_CONTOUR_UPDATES):
             if not 0 < above < np.inf:
                 break
             found, tight = self._epsilon_near(above, best, float(log_delta))
@@ -248,11 +249,13 @@ class PairProduct:
         for family, (step, prior, counts) in self._kinds.items():
             if family in ODD_SIGNS:
                 centre = prior + step / 2
-                each = (1 + centre) * (step / centre) ** 2  # at least that of the zeta function
-                total += float(counts @ each) * (1 if ODD_SIGNS[family] else 2)
+                variances = (1 + centre) * (
+                    step / centre
+                ) ** 2  # at least that of the zeta function
+                total += float(counts @ variances) * (1 if ODD_SIGNS[family] else 2)
             else:
                 total += float(counts @ step**2)
-        return max(total, _LEAST)
+        return max(total, _MIN_PARAMETER)
 
     def _condensed_at(self, scale: float) -> CondensedPairs:
         # A scale that is much larger than needed leaves more residual pairs.
@@ -279,7 +282,7 @@ class PairProduct:
 
             tilts, values = zoomed_search(evaluate, -24.0, 24.0, zooms)
             best = tilts[np.argmin(values)]
-            if limit == self.max_tilt or best < 0.8 * limit or condensed.scale > _LARGEST:
+            if limit == self.max_tilt or best < 0.8 * limit or condensed.scale > _MAX_PARAMETER:
                 break
             scale = 4 * condensed.scale
         return condensed, tilts, values
@@ -291,9 +294,9 @@ class PairProduct:
 
         start = max(epsilon / self._spread - 0.5, 0.0) + self._spread**-0.5
         for _ in range(_MAX_DOUBLINGS):
-            condensed, grid, values = self._search(log_bound, start, _CONTOUR_ZOOMS)
+            condensed, grid, values = self._search(log_bound, start, _N_CONTOUR_ZOOMS)
             contour, reached = new_contour(condensed, grid, values)
-            if reached or condensed.scale > _LARGEST:
+            if reached or condensed.scale > _MAX_PARAMETER:
                 if contour is not None:
                     contour = contour.with_tail_bound(self._kinds)
                     self._contour = contour, {}, 0.0
@@ -323,13 +326,18 @@ def _parse(curves: Iterable[tuple[RenyiCurve, int]]) -> tuple[Kinds, float, Reny
                 case _:  # it has no power series
                     return None
             # Tiny steps and huge priors are replaced by dominating ones (docs/theory.md, 2.2).
-            column = (max(step, _LEAST), min(prior, _LARGEST), count)
+            column = (max(step, _MIN_PARAMETER), min(prior, _MAX_PARAMETER), count)
             columns.setdefault(family, []).append(column)
     kinds = {family: np.array(rows, dtype=float).T for family, rows in columns.items()}
     for values in kinds.values():
-        if not np.all((values >= _LEAST) & (values <= _LARGEST)) or values[2].max() >= _MOST:
+        if (
+            not np.all((values >= _MIN_PARAMETER) & (values <= _MAX_PARAMETER))
+            or values[2].max() >= _MAX_RELEASES
+        ):
             return None
-    if not (squares < _LARGEST and bound.slope < _LARGEST and bound.offset < _LARGEST):
+    if not (
+        squares < _MAX_PARAMETER and bound.slope < _MAX_PARAMETER and bound.offset < _MAX_PARAMETER
+    ):
         return None
     return kinds, squares, bound
 

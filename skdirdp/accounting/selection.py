@@ -20,13 +20,13 @@ from .guarantees import Guarantee, lower_hull
 from .pairs import DominatingPair, Floats, map_values
 from .worst_case import WorstCase
 
-_NODES = 64  # nodes of the table of a profile, for each of two spacings
-_LEAST_LOG_DELTA = -38.0  # smallest log delta in a table
-_LARGEST_EPSILON = 256.0
-_LEVELS = 8192  # grid size for the probability that a run scores better
+_N_NODES = 64  # nodes of the table of a profile, for each of two spacings
+_MIN_LOG_DELTA = -38.0  # smallest log delta in a table
+_MAX_EPSILON = 256.0
+_N_LEVELS = 8192  # grid size for the probability that a run scores better
 _ROUNDING = 1e-9
-_MOST_TEXTS = 4  # number of alternatives that are described
-_FEW_EPSILONS = 32  # more epsilons than this are interpolated in a table
+_MAX_TEXTS = 4  # maximum number of alternatives that are described
+_MAX_EXACT_EPSILONS = 32  # more epsilons than this are interpolated in a table
 # Every order gives a valid bound; the best need not be among these.
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 513)
 
@@ -54,8 +54,8 @@ class OneOf(Guarantee):
 
     def __str__(self) -> str:
         texts = list(dict.fromkeys(map(str, self.alternatives)))
-        if len(texts) > _MOST_TEXTS:
-            texts = [*texts[: _MOST_TEXTS - 1], f"one of {len(texts) - _MOST_TEXTS + 1} others"]
+        if len(texts) > _MAX_TEXTS:
+            texts = [*texts[: _MAX_TEXTS - 1], f"one of {len(texts) - _MAX_TEXTS + 1} others"]
         return texts[0] if len(texts) == 1 else f"either {' or '.join(texts)}"
 
     @property
@@ -207,7 +207,7 @@ class _WorstOfPair(_CurvesPair):
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
-        if epsilon.size > _FEW_EPSILONS:
+        if epsilon.size > _MAX_EXACT_EPSILONS:
             with np.errstate(divide="ignore"):
                 delta = _delta_at(_max_profile_table(self.alternatives), epsilon)
                 return np.minimum(np.log(delta) + _ROUNDING, 0.0)
@@ -236,19 +236,19 @@ class _SelectionPair(_CurvesPair):
         """Bound the divergence: Papernot and Steinke (2022), Theorem 2."""
         order = np.asarray(order, dtype=float)
         flat = order.reshape(-1)
-        orders, bound, second_order = _repeated_divergence(self.selection)
+        orders, bounds, second_order = _repeated_divergence(self.selection)
         # Divergences increase in the order, so the bound of any larger order holds too.
-        later = np.minimum.accumulate(bound[::-1])[::-1]
+        later = np.minimum.accumulate(bounds[::-1])[::-1]
         known = np.append(later, np.inf)[np.searchsorted(orders, flat)]
         here = _divergences(self.selection.run, np.where(np.isinf(flat), orders[-1], flat))
         own = here + np.log(self.selection.mean) / (flat - 1)
         own = np.where(np.isinf(flat), np.inf, own + second_order)
-        found = np.minimum(known, own * (1 + _ROUNDING))
-        return np.minimum(found, self.max_loss).reshape(order.shape)
+        bound = np.minimum(known, own * (1 + _ROUNDING))
+        return np.minimum(bound, self.max_loss).reshape(order.shape)
 
     def log_delta(self, epsilon):
         epsilon = np.asarray(epsilon, dtype=float)
-        if epsilon.size <= _FEW_EPSILONS and np.all(epsilon >= 0):
+        if epsilon.size <= _MAX_EXACT_EPSILONS and np.all(epsilon >= 0):
             delta = map_values(_hull(self.selection).delta, epsilon)
         else:
             delta = _selection_table(self.selection).delta(epsilon)
@@ -269,13 +269,13 @@ def _repeated_divergence(selection: RepeatedSelection) -> tuple[Floats, Floats, 
     if np.isfinite(limit):  # dense near the largest order with a finite divergence
         near_the_end = 1 + limit * (1 - np.geomspace(1e-6, 1, 64, endpoint=False))
         orders = np.unique(np.append(_ORDERS[1 + limit > _ORDERS], near_the_end))
-    every = np.append(orders, np.inf)
+    all_orders = np.append(orders, np.inf)
     with np.errstate(invalid="ignore"):
-        divergence = _divergences(selection.run, every)
-        terms = (1 - 1 / every) * divergence - np.log(selection.gamma) / every
-    least = float((1 + selection.shape) * np.min(np.where(np.isnan(terms), np.inf, terms)))
+        divergence = _divergences(selection.run, all_orders)
+        terms = (1 - 1 / all_orders) * divergence - np.log(selection.gamma) / all_orders
+    second_order = float((1 + selection.shape) * np.min(np.where(np.isnan(terms), np.inf, terms)))
     bound = divergence[:-1] + np.log(selection.mean) / (orders - 1)
-    return orders, (bound + least) * (1 + _ROUNDING), least
+    return orders, (bound + second_order) * (1 + _ROUNDING), second_order
 
 
 def _divergences(run: PrivacyCurves, orders: Floats) -> Floats:
@@ -306,16 +306,16 @@ class ProfileTable(NamedTuple):
 def _profile_table(curves: PrivacyCurves) -> ProfileTable:
     """Tabulate the profile of one release, from 0 to where it is negligible."""
     # Approximate epsilon at which log delta is negligible or no longer decreases.
-    least = max(_LEAST_LOG_DELTA, float(curves.log_delta(_LARGEST_EPSILON)) + 1e-6)
+    min_log_delta = max(_MIN_LOG_DELTA, float(curves.log_delta(_MAX_EPSILON)) + 1e-6)
     high = 2.0**-20
-    while high < _LARGEST_EPSILON and curves.log_delta(high) > least:
+    while high < _MAX_EPSILON and curves.log_delta(high) > min_log_delta:
         high *= 2
     low = high / 2
     for _ in range(4):
         middle = (low + high) / 2
-        low, high = (middle, high) if curves.log_delta(middle) > least else (low, middle)
+        low, high = (middle, high) if curves.log_delta(middle) > min_log_delta else (low, middle)
     last = min(high, float(np.max(curves.rdp(np.inf))))
-    even = np.linspace(0, 1, _NODES)
+    even = np.linspace(0, 1, _N_NODES)
     # Equal steps of epsilon, and approximately equal steps of log delta.
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
     # `delta` is not used, because it is a parameter of some guarantees.
@@ -351,7 +351,7 @@ def _hull(selection: RepeatedSelection) -> Hull:
     gamma, power = selection.gamma, selection.shape + 1
     table = _max_profile_table((selection.run,))
     # Grid of u on which gamma + (1 - gamma) u increases by equal factors.
-    log_base = np.linspace(np.log(gamma), 0.0, _LEVELS)
+    log_base = np.linspace(np.log(gamma), 0.0, _N_LEVELS)
     u = np.clip(-np.expm1(log_base - np.log(gamma)) * -gamma / (1 - gamma), 0.0, 1.0)
     u[0], u[-1] = 0.0, 1.0
     # The largest probability on a neighbour of an event of probability u: the minimum of lines
@@ -389,7 +389,7 @@ def _upper_hull(v: Floats, w: Floats) -> Floats:
 def _selection_table(selection: RepeatedSelection) -> ProfileTable:
     hull = _hull(selection)
     last = float(hull.run.epsilon[-1] - hull.shifts.min())
-    even = np.linspace(0, 1, 2 * _NODES)
+    even = np.linspace(0, 1, 2 * _N_NODES)
     epsilon = last * np.unique(np.concatenate([even, np.sqrt(even)]))
     values = map_values(hull.delta, epsilon)
     # The profile is convex in exp(epsilon) and 1 at 0, and the bound holds for the reversed pair

@@ -448,10 +448,11 @@ def probability_below(shapes: np.ndarray, other_shapes: float, threshold: float)
 
     `other_shapes` is the sum of the shapes of all other entries (Lemma 1 of the paper).
 
-    Stick breaking: the first entry is a beta-distributed part u of the stick, and the others divide
-    the remainder as a Dirichlet vector. The probability that an entry from the j-th on is too small, as
-    a function of the length s of the remaining stick, is therefore an integral of the same function
-    for j + 1. Each function is stored as a Chebyshev series of its logarithm in log s.
+    Stick breaking: the first entry is a beta-distributed part u of the stick, and the others
+    divide the remainder as a Dirichlet vector. The probability that an entry from the j-th on is
+    too small, as a function of the length s of the remaining stick, is therefore an integral of
+    the same function for j + 1. Each function is stored as a Chebyshev series of its logarithm in
+    log s.
     """
     # The result does not depend on the order. With large entries last, integrands are smoothest.
     shapes = np.sort(np.asarray(shapes, dtype=float))
