@@ -1,4 +1,4 @@
-"""Noisy tables, and tables that agree on the margins that several of them have.
+"""Noisy tables, and tables that agree on the margins that they have in common.
 
 Sets of variables that tables share are processed in turn, smaller ones first. For each set the
 margins of the tables are averaged, weighted by their precision, and each table is moved to the
@@ -23,13 +23,13 @@ from ..mechanisms.tables import Noise
 
 _Variables = frozenset[Hashable]
 _Mask = tuple[bool, ...]
-# The variance of a margin that is public, relative to that of a cell: rounding.
+# The variance of a public margin due to rounding, relative to that of a cell.
 _ROUNDING = 1e-9
 # Counts that are multiplied must not be 0.
 _TINY = 1e-12
-# Sweeps end when no margin moves by more than this share of the records, which is far below any
+# Sweeps end when no margin changes by more than this share of the records, which is far below any
 # noise. All pairs of the data sets shopper and thyroid need 9 to 33 sweeps at epsilon 0.1 to 10.
-_AGREEMENT = 1e-6
+_TOLERANCE = 1e-6
 _MAX_SWEEPS = 100
 
 
@@ -96,15 +96,15 @@ def margin_variances(
     shape: tuple[int, ...], kept: _Mask, shared: tuple[_Mask, ...], variances: Any
 ) -> np.ndarray:
     """Return the variances of a cell of a margin of several tables of one shape."""
-    known = np.asarray(variances)
-    found = known @ np.array(_noise_shares(shape, kept, shared))
-    return np.maximum(found, _ROUNDING * known[:, -1])
+    all_variances = np.asarray(variances)
+    margin = all_variances @ np.array(_noise_shares(shape, kept, shared))
+    return np.maximum(margin, _ROUNDING * all_variances[:, -1])
 
 
 def make_consistent(
     tables: Sequence[NoisyTable], total: float | None = None
 ) -> list[ConsistentTable]:
-    """Make tables agree on all margins that several of them have.
+    """Make tables agree on all common margins.
 
     Parameters
     ----------
@@ -141,10 +141,10 @@ def make_consistent(
             average, variance = _weighted_average(stacks, margins, own_variances)
         for stack, margin in zip(stacks, margins, strict=True):
             stack.add(average - margin)
-            for place, moved in zip(stack.places, stack.counts, strict=True):
-                counts[place] = moved
-                shared[place] += (stack.mask,)
-                variances[place] += (variance,)
+            for index, adjusted in zip(stack.indices, stack.counts, strict=True):
+                counts[index] = adjusted
+                shared[index] += (stack.mask,)
+                variances[index] += (variance,)
     return [
         ConsistentTable(count, table, masks, (*of_averages, own))
         for count, table, masks, of_averages, own in zip(
@@ -156,7 +156,7 @@ def make_consistent(
 def _project_margins(
     stacks: Sequence["_Stack"], weighting: Sequence[np.ndarray], total: float | None
 ) -> float:
-    """Move the counts of stacks towards a common margin; return the largest difference before."""
+    """Move the counts of stacks towards a common margin; return the largest difference from it."""
     margins = [stack.margins() for stack in stacks]
     slopes = [
         stack.margins(stack.turned * inverse)
@@ -172,7 +172,7 @@ def _project_margins(
         for stack, margin, slope, inverse in zip(stacks, margins, slopes, weighting, strict=True)
     ]
     # A Newton step that is too long would overflow.
-    step = 1 / max(1.0, *(float(np.abs(each).max()) for each in exponents))
+    step = 1 / max(1.0, *(float(np.abs(exponent).max()) for exponent in exponents))
     for stack, exponent in zip(stacks, exponents, strict=True):
         np.multiply(stack.turned, np.exp(step * exponent), out=stack.turned)
     return max(float(np.abs(target - margin).max()) for margin in margins)
@@ -190,7 +190,7 @@ def reconcile_tables(tables: Sequence[NoisyTable], total: float | None = None) -
     Sets of variables that tables share are processed in turn, repeatedly. In a Bregman projection
     on the tables that agree on a set, each count is multiplied by ``exp(l / w)`` with a multiplier
     l of its margin cell. Projections on linear conditions converge to the minimum (Bregman 1967).
-    Here a projection is one Newton step. What is left of the differences is distributed evenly.
+    Here a projection is one Newton step. The remaining differences are distributed evenly.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def _project_counts(
     shared = []
     for variables in _shared_sets(tables, total is not None):
         holders = [i for i, table in enumerate(tables) if variables.issubset(table.axes)]
-        weighting = [each.turned for each in _stacks(variables, holders, tables, inverse_weights)]
+        weighting = [stack.turned for stack in _stacks(variables, holders, tables, inverse_weights)]
         shared.append((variables, holders, weighting))
     scale = max(float(count.sum()) for count in counts)
     for _ in range(_MAX_SWEEPS):
@@ -250,9 +250,9 @@ def _project_counts(
             known = None if variables else total
             largest = max(largest, _project_margins(stacks, weighting, known))
             for stack in stacks:
-                for place, moved in zip(stack.places, stack.counts, strict=True):
-                    counts[place] = moved
-        if largest <= _AGREEMENT * scale:
+                for index, adjusted in zip(stack.indices, stack.counts, strict=True):
+                    counts[index] = adjusted
+        if largest <= _TOLERANCE * scale:
             break
 
 
@@ -268,7 +268,7 @@ def _mix_with_uniform(tables: Sequence[np.ndarray]) -> list[np.ndarray]:
 class _Stack(NamedTuple):
     """Tables of one shape that have the shared variables in the same dimensions."""
 
-    places: list[int]  # indices of the tables
+    indices: list[int]  # indices of the tables
     counts: np.ndarray  # the tables along the first dimension
     turned: np.ndarray  # a view of them, with the dimensions of shared variables first
     mask: _Mask  # dimensions of the shared variables
@@ -282,10 +282,10 @@ class _Stack(NamedTuple):
         """Return values of margins with a dimension for each variable."""
         return values.reshape(values.shape + (1,) * (self.turned.ndim - values.ndim))
 
-    def add(self, off: np.ndarray) -> None:
+    def add(self, difference: np.ndarray) -> None:
         """Add to the margins, by equal amounts in all cells."""
         others = self.turned.shape[1 + sum(self.mask) :]
-        np.add(self.turned, self.spread(off) / prod(others), out=self.turned)
+        np.add(self.turned, self.spread(difference) / prod(others), out=self.turned)
 
 
 def _stacks(
@@ -294,21 +294,21 @@ def _stacks(
     tables: Sequence[NoisyTable],
     counts: Sequence[np.ndarray],
 ) -> list[_Stack]:
-    """Stack the tables that have some variables, whose margins then have them in one order."""
+    """Stack the tables that have some variables, whose order is then the same in all margins."""
     order = [name for name in tables[holders[0]].axes if name in variables]
-    alike: dict[Any, list[int]] = {}
-    for place in holders:
-        axes = tables[place].axes
-        key = (counts[place].shape, *[axes.index(name) for name in order])
-        alike.setdefault(key, []).append(place)
-    found = []
-    for (shape, *shared), places in alike.items():
-        stack = np.array([counts[place] for place in places])
+    groups: dict[Any, list[int]] = {}
+    for index in holders:
+        axes = tables[index].axes
+        key = (counts[index].shape, *[axes.index(name) for name in order])
+        groups.setdefault(key, []).append(index)
+    stacks = []
+    for (shape, *shared), indices in groups.items():
+        stack = np.array([counts[index] for index in indices])
         others = [axis for axis in range(len(shape)) if axis not in shared]
         turned = stack.transpose([0, *(axis + 1 for axis in (*shared, *others))])
         mask = tuple([axis in shared for axis in range(len(shape))])
-        found.append(_Stack(places, stack, turned, mask))
-    return found
+        stacks.append(_Stack(indices, stack, turned, mask))
+    return stacks
 
 
 def _weighted_average(
@@ -317,7 +317,9 @@ def _weighted_average(
     """Average margins, weighted by their precision, and return the variance of a cell."""
     size = margins[0][0].size
     spreads = [
-        variances[place] * stack.counts[0].size / size for stack in stacks for place in stack.places
+        variances[index] * stack.counts[0].size / size
+        for stack in stacks
+        for index in stack.indices
     ]
     precisions = 1 / np.array(spreads)
     variance = float(1 / precisions.sum())
@@ -329,17 +331,19 @@ def _noise_shares(
     shape: tuple[int, ...], kept: _Mask, shared: tuple[_Mask, ...]
 ) -> tuple[float, ...]:
     """Return the weights of the variances of all averages, and of the table, in a margin."""
-    every = (*shared, (True,) * len(shape))
-    places = [axis for axis, keeps in enumerate(kept) if keeps]
-    size = prod(shape[axis] for axis in places)
-    shares = [0.0] * len(every)
-    for effect in chain.from_iterable(combinations(places, n) for n in range(len(places) + 1)):
+    all_masks = (*shared, (True,) * len(shape))
+    kept_axes = [axis for axis, keeps in enumerate(kept) if keeps]
+    size = prod(shape[axis] for axis in kept_axes)
+    shares = [0.0] * len(all_masks)
+    for effect in chain.from_iterable(
+        combinations(kept_axes, n) for n in range(len(kept_axes) + 1)
+    ):
         # The first average that contains an effect determines its noise.
-        place = next(i for i, has in enumerate(every) if all(has[axis] for axis in effect))
-        freedom = prod(shape[axis] - 1 for axis in effect)
-        cells = prod(n for n, has in zip(shape, every[place], strict=True) if has)
+        index = next(i for i, has in enumerate(all_masks) if all(has[axis] for axis in effect))
+        dof = prod(shape[axis] - 1 for axis in effect)
+        cells = prod(n for n, has in zip(shape, all_masks[index], strict=True) if has)
         # Its sum of squares is spread over the cells of the margin.
-        shares[place] += freedom * cells / size**2
+        shares[index] += dof * cells / size**2
     return tuple(shares)
 
 
@@ -347,15 +351,17 @@ def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variab
     """Return all intersections of sets of variables of tables, smaller ones first."""
     if len(tables) == 1:
         return [frozenset()] if with_total else []
-    often = Counter(name for table in tables for name in table.axes)
+    occurrences = Counter(name for table in tables for name in table.axes)
     # Variables of one table cannot be shared, and without them many tables are alike.
-    held = Counter(frozenset(name for name in table.axes if often[name] > 1) for table in tables)
-    found = {variables for variables, count in held.items() if count > 1}
-    found |= {first & second for first, second in combinations(held, 2)}
-    while more := {first & second for first, second in combinations(found, 2)} - found:
-        found |= more
+    multiplicities = Counter(
+        frozenset(name for name in table.axes if occurrences[name] > 1) for table in tables
+    )
+    shared = {variables for variables, count in multiplicities.items() if count > 1}
+    shared |= {first & second for first, second in combinations(multiplicities, 2)}
+    while more := {first & second for first, second in combinations(shared, 2)} - shared:
+        shared |= more
     if with_total:
-        found.add(frozenset())
-    elif not any(found):
-        found.discard(frozenset())
-    return sorted(found, key=lambda variables: (len(variables), sorted(map(repr, variables))))
+        shared.add(frozenset())
+    elif not any(shared):
+        shared.discard(frozenset())
+    return sorted(shared, key=lambda variables: (len(variables), sorted(map(repr, variables))))
