@@ -513,7 +513,7 @@ def test_whole_numbers_are_moved_before_single_precision_would_round_them(monkey
     monkeypatch.setattr(rows_module, "_ENTRIES", 20)
     moves = []
     move = GroupSums._move
-    monkeypatch.setattr(GroupSums, "_move", lambda self: moves.append(self._most) or move(self))
+    monkeypatch.setattr(GroupSums, "_move", lambda self: moves.append(self._max_sum) or move(self))
     rng = np.random.default_rng(0)
     X = rng.integers(2**21, 2**22, size=(400, 3)).astype(float)
     X[rng.random(400) < 0.02] += 0.5

@@ -1,4 +1,4 @@
-"""Root finding, rounding and integration whose errors are on the safe side.
+"""Conservative root finding, rounding and integration.
 
 Privacy losses are rounded up, and noise parameters are roots at which a budget is not exceeded.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 # Excesses are clipped to this size, because infinite ones have no slope.
-_LARGEST_EXCESS = 1e3
+_MAX_EXCESS = 1e3
 # Brent's method falls back to bisection, which may need one iteration per bit of the exponent.
 _MAX_ITERATIONS = 2000
 # `root_nearby` gives up after this number of secant steps, or at a longer step. It updates the
@@ -22,12 +22,12 @@ _MAX_SECANTS, _MAX_STEP, _MIN_SLOPE_STEP = 8, 0.01, 100.0
 EXACT = 2.0**53
 
 # Quadrature of densities
-_BISECTIONS = 34
-_PEAK_BISECTIONS = 60
-_LOWEST, _HIGHEST = -740.0, 700.0  # bounds on log(t - t0)
+_N_BISECTIONS = 34
+_N_PEAK_BISECTIONS = 60
+_MIN_LOG, _MAX_LOG = -740.0, 700.0  # bounds on log(t - t0)
 _DROP = 40.0  # integrate until the integrand has fallen by exp(-40)
 _LOG_NARROW = -25.0  # log of the relative width of the narrowest peak that is resolved
-_CHUNK = 2048
+_BLOCK_POINTS = 2048
 # The tanh-sinh rule on [0, 1]; its nodes are doubly exponentially dense at both ends.
 _STEP = np.linspace(-3.3, 3.3, 112)
 _NODES = 1 / (1 + np.exp(-np.pi * np.sinh(_STEP)))
@@ -44,8 +44,8 @@ INVERSION_ROUNDING = 1e-9
 ROUGH_TILT = 3000.0
 _BLOCK = 64
 _MAX_NODES = 1 << 14
-_GRID = 48
-_ZOOMS = 2
+_N_GRID = 48
+_N_ZOOMS = 2
 
 
 def safe_root(
@@ -73,7 +73,7 @@ def safe_root(
         value = float(excess(x))
         if np.isnan(value):  # comparisons with nan would treat any point as safe
             raise FloatingPointError(f"the excess could not be computed at {x}")
-        return min(max(value, -_LARGEST_EXCESS), _LARGEST_EXCESS)
+        return min(max(value, -_MAX_EXCESS), _MAX_EXCESS)
 
     here = float(np.clip(start, *limits))
     start_is_safe = clipped(here) <= 0
@@ -98,25 +98,25 @@ def safe_root(
 
 
 def root_nearby(
-    excess: Callable[[float], float], start: float, slope: float, margin: float, most: float
+    excess: Callable[[float], float], start: float, slope: float, margin: float, upper: float
 ) -> float | None:
-    """Find a point at most three margins below a root, or equal to `most`, with few evaluations.
+    """Find a point at most three margins below a root, or equal to `upper`, with few evaluations.
 
     The excess is positive above the root, and `slope` is its approximate slope there. Returns None
     if the secant method does not find such a point.
     """
     here, value = start, excess(start)
     for _ in range(_MAX_SECANTS):
-        if value <= 0 and (here == most or margin <= -value / slope <= 3 * margin):
+        if value <= 0 and (here == upper or margin <= -value / slope <= 3 * margin):
             return here
-        following = min(here - value / slope - 2 * margin, most)
+        following = min(here - value / slope - 2 * margin, upper)
         step = following - here
         if not 0 < abs(step) <= _MAX_STEP:
             return None
-        before, here = value, following
+        previous, here = value, following
         value = excess(here)
         if abs(step) > _MIN_SLOPE_STEP * margin:
-            slope = max((value - before) / step, slope / 2)
+            slope = max((value - previous) / step, slope / 2)
     return None
 
 
@@ -150,7 +150,7 @@ def log_hockey_stick(
     p the density of a variable T such that a loss L is ``x + slope (T - t0)``, the integral is
     ``E max(0, 1 - exp(x - L))``. The integrand is positive, so nothing cancels.
     """
-    parts = np.split(threshold, range(_CHUNK, threshold.size, _CHUNK))
+    parts = np.split(threshold, range(_BLOCK_POINTS, threshold.size, _BLOCK_POINTS))
     return np.concatenate([_integrate(part, slope, log_density, score) for part in parts])
 
 
@@ -166,9 +166,9 @@ def _integrate(threshold, slope, log_density, score):
             return score(threshold + x) + slope / np.expm1(slope * x) > 0
 
     # The integrand is log-concave in x = t - t0: it rises to one peak, then falls.
-    lowest = np.full_like(threshold, _LOWEST)
-    highest = np.full_like(threshold, _HIGHEST)
-    log_peak = _bisect(rising, lowest, highest, _PEAK_BISECTIONS)
+    lowest = np.full_like(threshold, _MIN_LOG)
+    highest = np.full_like(threshold, _MAX_LOG)
+    log_peak = _bisect(rising, lowest, highest, _N_PEAK_BISECTIONS)
     peak = np.exp(log_peak)
     top = log_integrand(peak)
     # Search for the ends by their distance from the peak: the peak may be much narrower than
@@ -197,7 +197,7 @@ def _integrate(threshold, slope, log_density, score):
     return np.where(np.isneginf(top) & above_mode, -np.inf, log_delta)
 
 
-def _bisect(below, low, high, steps=_BISECTIONS):
+def _bisect(below, low, high, steps=_N_BISECTIONS):
     """Bisect for the end of the range, from low to high, in which `below` is true."""
     for _ in range(steps):
         middle = 0.5 * (low + high)
@@ -250,7 +250,7 @@ def inverted_log_delta(
         if last < TRUNCATION * abs(total) or out_of_reach:
             break
     total += last + 1e-15 * magnitude
-    if not 0 < total < np.inf:  # lost to rounding
+    if not 0 < total < np.inf:  # rounding errors dominate
         return float(min(chernoff, 0.0)), False
     inverted = growth + np.log(step / np.pi * total) + allowance
     return float(min(inverted, chernoff, 0.0)), last < TIGHT * total
@@ -267,11 +267,11 @@ def bromwich_step(grid: np.ndarray, log_bound: np.ndarray) -> float:
     # period T makes both small compared with the required term.
     best = int(np.argmin(log_bound))
     c = float(grid[best])
-    wanted = min(float(log_bound[best]), 0.0) - ALIASING
-    period = -wanted / c
+    target = min(float(log_bound[best]), 0.0) - ALIASING
+    period = -target / c
     is_above = grid > c * (1 + 1e-6)
     if is_above.any():
-        bound = log_bound[is_above] + np.log(grid[is_above]) + np.log1p(grid[is_above]) - wanted
+        bound = log_bound[is_above] + np.log(grid[is_above]) + np.log1p(grid[is_above]) - target
         period = max(period, float(np.min(bound / (grid[is_above] - c))))
     return float(2 * np.pi / period)
 
@@ -287,13 +287,13 @@ def _saddle_search(cumulant, max_tilt, epsilon):
         with np.errstate(over="ignore", invalid="ignore"):
             return tilt, cumulant(tilt, True) - tilt * epsilon - np.log(tilt) - np.log1p(tilt)
 
-    return zoomed_search(log_bound, low, high, _ZOOMS)
+    return zoomed_search(log_bound, low, high, _N_ZOOMS)
 
 
 def zoomed_search(
-    evaluate: Callable, low: float, high: float, zooms: int, size: int = _GRID
+    evaluate: Callable, low: float, high: float, zooms: int, size: int = _N_GRID
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return tilts, sorted, and values on a grid, and on finer grids around the least value."""
+    """Return sorted tilts, and values, on a grid and on finer grids around the smallest value."""
     tilts, values = [], []
     for _ in range(zooms):
         x = np.linspace(low, high, size)

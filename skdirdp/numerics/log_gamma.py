@@ -11,16 +11,16 @@ from scipy.special import digamma, gammaln, loggamma
 _SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156, -3617 / 122400)
 #: Above this argument the series is exact to double precision.
 STIRLING_FROM = 10
-# Above this one its first terms are enough, because the next is below 2^-60 of the first.
-_FEW_TERMS, _FEW_TERMS_FROM, _ALL_TERMS = 3, 1 << 10, len(_SERIES)
+# Above this argument its first terms suffice, because the next one is below 2^-60 of the first.
+_N_FEW_TERMS, _FEW_TERMS_FROM, _N_TERMS = 3, 1 << 10, len(_SERIES)
 
 _SERIES_RADIUS = 0.1
 _ATANH_COEFFICIENTS = 1 / np.arange(3, 19, 2)
 _EXP_COEFFICIENTS = 1 / np.cumprod(np.arange(1.0, 20.0))[1:]
 # Below this argument plain log-gamma functions have an absolute error near 1e-14.
-_ROUGH_BELOW = 100
+_MAX_ROUGH = 100
 # Squares of larger tilts overflow. Cumulants are set to infinity there.
-_LARGEST_TILT = 1e100
+_MAX_TILT = 1e100
 _MEAN_NODES, _MEAN_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 HALF_LOG_2PI = 0.5 * np.log(2 * np.pi)
@@ -61,7 +61,7 @@ def _polynomial(x, coefficients):
 
 
 def stirling_series(x):
-    """Compute `stirling_error` from `STIRLING_FROM` on, by elementary operations alone."""
+    """Compute `stirling_error` of arguments of at least `STIRLING_FROM`, without log-gamma."""
     reciprocal = 1 / x
     return _polynomial(reciprocal * reciprocal, _SERIES) * reciprocal
 
@@ -95,7 +95,7 @@ def mean_digamma_excess(start, length):
 
 def _residue(alpha, tilt, step):
     """Compute ``alpha - tilt * step`` without the rounding error of the product."""
-    # Near the largest finite order a rounded product would lose all digits of the difference.
+    # Near the largest finite order, a rounded product would lose all precision of the difference.
     product = tilt * step
     return (alpha - product) - _product_error(tilt, step, product)
 
@@ -128,15 +128,15 @@ def _log_gamma_gap(tilt, centre, shift, near, far):
     # The three points are centre, near = centre + shift and far = centre - tilt * shift, so that
     # the linear part of f cancels. If one of them is small, the recurrence of the gamma function
     # increases all three by ten, where Stirling's series is accurate.
-    least = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
-    steps = 0 if least >= STIRLING_FROM else STIRLING_FROM
-    terms = _FEW_TERMS if least >= _FEW_TERMS_FROM else _ALL_TERMS
-    leading, rest = lifted_gap(tilt, centre, shift, near, far, steps, terms)
-    return leading + rest
+    smallest = min(np.min(np.real(point), initial=np.inf) for point in (centre, near, far))
+    steps = 0 if smallest >= STIRLING_FROM else STIRLING_FROM
+    terms = _N_FEW_TERMS if smallest >= _FEW_TERMS_FROM else _N_TERMS
+    leading, remainder = lifted_gap(tilt, centre, shift, near, far, steps, terms)
+    return leading + remainder
 
 
-def lifted_gap(tilt, centre, shift, near, far, steps, terms=_ALL_TERMS):
-    """Compute the gap of the leading term of Stirling's formula, and the rest of the gap.
+def lifted_gap(tilt, centre, shift, near, far, steps, terms=_N_TERMS):
+    """Compute the gap of the leading term of Stirling's formula, and the remainder of the gap.
 
     The arguments are increased by a number of steps. Each term of the sum is the Jensen gap of a
     convex function.
@@ -183,10 +183,10 @@ def gamma_add_cumulant(tilt, r, alpha, rough=False):
     # The real part of the tilt is above -1. If `rough`, an absolute error of about 1e-16 times the
     # tilt is allowed.
     tilt = np.asarray(tilt)
-    finite = tilt.real < _LARGEST_TILT
+    finite = tilt.real < _MAX_TILT
     tilt = np.where(finite, tilt, 0.0)
     far = alpha + (1 + tilt) * r
-    if rough and np.all(alpha + r < _ROUGH_BELOW):
+    if rough and np.all(alpha + r < _MAX_ROUGH):
         value = tilt * gammaln(alpha) + loggamma(far) - (1 + tilt) * gammaln(alpha + r)
     else:
         value = _log_gamma_gap(tilt, alpha + r, -r, alpha, far)
@@ -200,7 +200,7 @@ def gamma_remove_cumulant(tilt, r, alpha, rough=False):
     far = _residue(alpha, tilt, r)
     finite = far.real > 0
     tilt, far = np.where(finite, tilt, 0.0), np.where(finite, far, alpha)
-    if rough and np.all(alpha + r < _ROUGH_BELOW):
+    if rough and np.all(alpha + r < _MAX_ROUGH):
         value = tilt * gammaln(alpha + r) + loggamma(far) - (1 + tilt) * gammaln(alpha)
     else:
         value = _log_gamma_gap(tilt, alpha, r, alpha + r, far)

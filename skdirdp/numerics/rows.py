@@ -215,25 +215,25 @@ class GroupSums:
     def __init__(self, n_groups: int, n_columns: int):
         self._sums = np.zeros((n_groups, n_columns))
         self._whole: np.ndarray | None = None
-        self._most = 0.0  # upper bound on the sums in single precision
+        self._max_sum = 0.0  # upper bound on the sums in single precision
 
     def add(self, block: Rows, groups: np.ndarray, *, whole: bool) -> None:
-        """Add each row to its group; `whole` says that all entries are whole numbers."""
-        most = block.n_rows * block.largest
-        if not (whole and isinstance(block, SparseRows) and most < _EXACT_IN_SINGLE):
+        """Add each row to its group; `whole` states whether all entries are whole numbers."""
+        max_sum = block.n_rows * block.largest
+        if not (whole and isinstance(block, SparseRows) and max_sum < _EXACT_IN_SINGLE):
             block.add_to(self._sums, groups)
             return
-        if self._most + most >= _EXACT_IN_SINGLE:
+        if self._max_sum + max_sum >= _EXACT_IN_SINGLE:
             self._move()
         if self._whole is None:
             self._whole = np.zeros(self._sums.shape, np.float32)
         block.add_to(self._whole, groups)
-        self._most += most
+        self._max_sum += max_sum
 
     def _move(self) -> None:
         if self._whole is not None:
             self._sums += self._whole
-        self._whole, self._most = None, 0.0
+        self._whole, self._max_sum = None, 0.0
 
     def table(self) -> np.ndarray:
         self._move()
@@ -287,5 +287,5 @@ def whole_rows(block: Rows) -> np.ndarray:
     """Return a mask of the rows that have only whole numbers."""
     if is_whole(block.entries):
         return np.ones(block.n_rows, dtype=bool)
-    broken = block.entries != np.rint(block.entries)
-    return replace(block, entries=broken.astype(float)).totals(exact_below=EXACT) == 0
+    fractional = block.entries != np.rint(block.entries)
+    return replace(block, entries=fractional.astype(float)).totals(exact_below=EXACT) == 0
