@@ -33,12 +33,12 @@ from .numerics.rows import (
     whole_rows,
 )
 
-# Blocks of categories have about this many entries, which fit into the processor's cache.
+# Approximate number of entries in a block of categories, which fits into the processor's cache.
 _ENTRIES = 1 << 17
-# Blocks for `count_cells` have this many records, or as many as there are cells.
-_CELLS = 1 << 15
+# Minimum number of records in a block of `count_cells`, which has at least one for each cell.
+_BLOCK_RECORDS = 1 << 15
 # `_bincount` counts pairs if there are at most this many, and enough records.
-_PAIRS = 1 << 12
+_MAX_PAIRS = 1 << 12
 # Columns are counted together up to this number of combinations of their states, which affects
 # only the speed.
 _MAX_BLOCK_CELLS = 128
@@ -157,7 +157,7 @@ def _bincount(cells: np.ndarray, n_cells: int) -> np.ndarray:
 
     Additions to the same cell wait for each other, and pairs repeat less often.
     """
-    if n_cells**2 > _PAIRS or len(cells) < 2 * _PAIRS:
+    if n_cells**2 > _MAX_PAIRS or len(cells) < 2 * _MAX_PAIRS:
         return np.bincount(cells, minlength=n_cells)
     half = len(cells) // 2
     pairs = cells[:half] * n_cells
@@ -171,7 +171,7 @@ def _bincount(cells: np.ndarray, n_cells: int) -> np.ndarray:
 def count_cells(cells: np.ndarray, n_cells: int, weights: Weights = UNWEIGHTED) -> np.ndarray:
     """Count the records, or sum their weights, by cell; each record is in one cell."""
     counts = np.zeros(n_cells)
-    for rows in row_blocks(len(cells), 1, max(_CELLS, n_cells)):
+    for rows in row_blocks(len(cells), 1, max(_BLOCK_RECORDS, n_cells)):
         block, weight = _copy_groups(cells[rows], n_cells), weights[rows]
         counts += (
             _bincount(block, n_cells) if weight is None else np.bincount(block, weight, n_cells)
@@ -198,9 +198,9 @@ def count_categories(
         cells += _copy_groups(groups[rows], n_groups)[:, np.newaxis]
         weight = weights[rows]
         repeated = None if weight is None else np.repeat(weight, X.shape[1])
-        found = np.bincount(cells.ravel(), repeated, minlength=counts.size)
-        _check(found.size == counts.size)
-        counts += found
+        block_counts = np.bincount(cells.ravel(), repeated, minlength=counts.size)
+        _check(block_counts.size == counts.size)
+        counts += block_counts
     check_exact(counts, weights.grid)
     return [table.T for table in np.split(counts.reshape(-1, n_groups), starts[1:-1])]
 
@@ -220,7 +220,7 @@ class ColumnBlock:
     @cached_property
     def _states(self) -> list[np.ndarray]:
         """State of each column in each combination."""
-        return [each.ravel() for each in np.indices(self.sizes)]
+        return [states.ravel() for states in np.indices(self.sizes)]
 
     @cached_property
     def _has_state(self) -> np.ndarray:
@@ -232,7 +232,7 @@ class ColumnBlock:
         """Return one block of the columns of both."""
         n_cells = self.n_cells * other.n_cells
         codes = np.empty(len(self.codes), dtype=np.min_scalar_type(n_cells))
-        for rows in row_blocks(len(codes), 1, _CELLS):
+        for rows in row_blocks(len(codes), 1, _BLOCK_RECORDS):
             block = self.codes[rows].astype(np.intp)
             block *= other.n_cells
             block += other.codes[rows]
@@ -287,7 +287,7 @@ def column_blocks(
 ) -> list[ColumnBlock]:
     """Group adjacent columns into blocks with few combinations of states."""
     pairs = zip(codes, sizes, strict=True)
-    singles = [ColumnBlock(start, [int(n)], each) for start, (each, n) in enumerate(pairs)]
+    singles = [ColumnBlock(start, [int(n)], states) for start, (states, n) in enumerate(pairs)]
     return join_blocks(singles, max_cells)
 
 
@@ -503,7 +503,7 @@ class RowBounds:
         return RowSums(sums, bound, self.missing)
 
     def apply(self, block: Rows, rows: slice) -> tuple[Rows, float, bool]:
-        """Return bounded and weighted rows, the largest total, and whether all are known whole."""
+        """Return bounded and weighted rows, the largest total, and whether all are surely whole."""
         weight = self.weights[rows]
         if self.grid is None:
             total = largest_of(block.totals())

@@ -1,9 +1,10 @@
 """Select the records that are counted if one person may have several records.
 
-Of each person at most `max_rows` records are counted: the first ones, in the order of that person's
-records. So adding or removing a person changes no contribution of others. Without ids the bound is
-assumed to hold. Ids are whole numbers or strings. The number 12, the float 12.0 and the string "12"
-are the same id; "012" is another id. Other objects, and floats that may be rounded, raise an error.
+At most `max_rows` records of each person are counted: the first ones, in the order of that
+person's records. Adding or removing a person therefore changes no contribution of others. Without
+ids the bound is assumed to hold. Ids are whole numbers or strings. The number 12, the float 12.0
+and the string "12" are the same id; "012" is another id. Other objects, and floats that may be
+rounded, raise an error.
 """
 
 from collections.abc import Hashable, Mapping
@@ -43,7 +44,7 @@ class CountedRows:
         return CountedRows(unit, n_rows, kept=other.kept, by_schema=by_schema)
 
     def take(self, values: Any) -> Any:
-        """Return the counted rows of an array; None stays None."""
+        """Return the counted rows of an array; None is returned unchanged."""
         return values if values is None or self.rows is None else values[self.rows]
 
 
@@ -140,17 +141,17 @@ def select_rows(
     if len(ids) != n_rows:
         raise ValueError(f"groups must have one id per row of X ({n_rows}); got {len(ids)}")
     codes, persons = number_persons(ids)
-    already = np.array([kept.get(person, 0) for person in persons], dtype=np.int64)
+    n_kept = np.array([kept.get(person, 0) for person in persons], dtype=np.int64)
     # Number of earlier rows of the same person.
     order = np.argsort(codes, kind="stable")
     sizes = np.bincount(codes, minlength=len(persons))
     earlier = np.empty(n_rows, dtype=np.int64)
     earlier[order] = np.arange(n_rows) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    is_counted = earlier + already[codes] < max_rows
+    is_counted = earlier + n_kept[codes] < max_rows
     if NO_PERSON in persons:
         is_counted &= codes != persons.index(NO_PERSON)
     rows = np.flatnonzero(is_counted)
-    counted = already + np.bincount(codes[rows], minlength=len(persons))
+    counted = n_kept + np.bincount(codes[rows], minlength=len(persons))
     return CountedRows(
         Unit(max_rows, by_ids=True),
         len(rows),
