@@ -56,7 +56,7 @@ def test_parts_of_bins_are_disjoint_and_contain_the_values(kind):
     ranks = domain.ranks(codes)
     cells = domain.from_codes(codes)
     counts = np.bincount(cells, minlength=domain.n_cells)[:-1].astype(float)
-    search = Refinement(domain, counts, ranks, least=20.0)
+    search = Refinement(domain, counts, ranks, min_records=20.0)
     while not search.is_done:
         # Every divided piece contains whole records, and each is in one part.
         parts = search.count()

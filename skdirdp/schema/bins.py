@@ -33,11 +33,12 @@ _NEARLY_EMPTY = 0.1
 _N_FINE_BINS = 128
 # The smallest positive float: the bin from 0 to here contains only 0.
 _AFTER_ZERO = float(np.nextafter(0.0, 1.0))
-_LEAST_INT = np.int64(-(2**63))
+_MIN_INT = np.int64(-(2**63))
 # Pieces of bins are divided into this many parts, those of floats this many times.
 _N_PARTS, _FLOAT_REFINEMENTS = 512, 6
-# The rest of a piece that was divided is empty below this many standard deviations of the noise.
-_MIN_REST = 3.0
+# The remainder of a divided piece is treated as empty below this many standard deviations of the
+# noise.
+_MIN_SIGNAL = 3.0
 
 
 @dataclass(frozen=True)
@@ -226,11 +227,11 @@ class BinCells:
         if self.kind.is_discrete:
             return np.ceil(values).astype(np.int64)
         bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
-        return np.where(bits < 0, _LEAST_INT - bits, bits)
+        return np.where(bits < 0, _MIN_INT - bits, bits)
 
     def _unrank(self, ranks: np.ndarray) -> np.ndarray:
         """Return the floats that have these ranks."""
-        return np.where(ranks < 0, _LEAST_INT - ranks, ranks).view(np.float64)
+        return np.where(ranks < 0, _MIN_INT - ranks, ranks).view(np.float64)
 
     def ranks(self, codes: np.ndarray) -> np.ndarray:
         """Return the ranks of encoded values, without missing ones."""
@@ -352,9 +353,9 @@ class Pieces:
         ends = np.cumsum(sizes)
         stops = cumulated[ends - 1][bins]
         starts = np.concatenate([[0.0], cumulated])[(ends - sizes)[bins]]
-        places = starts + generator.random(len(bins)) * (stops - starts)
-        found = np.searchsorted(cumulated, places, side="right")
-        return np.clip(found, (ends - sizes)[bins], ends[bins] - 1)  # places are rounded
+        positions = starts + generator.random(len(bins)) * (stops - starts)
+        chosen = np.searchsorted(cumulated, positions, side="right")
+        return np.clip(chosen, (ends - sizes)[bins], ends[bins] - 1)  # positions are rounded
 
 
 class Refinement:
@@ -364,8 +365,8 @@ class Refinement:
     Parts with many records become pieces, which are divided next.
     """
 
-    def __init__(self, domain: BinCells, counts: np.ndarray, ranks: np.ndarray, least: float):
-        self._domain, self._ranks, self._least = domain, ranks, least
+    def __init__(self, domain: BinCells, counts: np.ndarray, ranks: np.ndarray, min_records: float):
+        self._domain, self._ranks, self._min_records = domain, ranks, min_records
         self._pieces = replace(domain.pieces, shares=np.maximum(counts, 0.0))
         self._divided = np.zeros(0, dtype=np.intp)
         self._open_pieces(0)
@@ -373,7 +374,7 @@ class Refinement:
     def _open_pieces(self, first: int) -> None:
         """Divide pieces with enough records next, except those before `first`."""
         pieces = self._pieces
-        wide = (pieces.stops - pieces.starts > 1) & (pieces.shares >= self._least)
+        wide = (pieces.stops - pieces.starts > 1) & (pieces.shares >= self._min_records)
         self._divided = first + np.flatnonzero(wide[first:])
         # Pieces that are divided together do not overlap.
         self._divided = self._divided[np.argsort(pieces.starts[self._divided])]
@@ -394,12 +395,12 @@ class Refinement:
         Records outside of the divided pieces are not needed again.
         """
         starts, stops = self._pieces.starts[self._divided], self._pieces.stops[self._divided]
-        found = np.searchsorted(starts, self._ranks, side="right") - 1
-        inside = (found >= 0) & (self._ranks < stops[found])
-        found, self._ranks = found[inside], self._ranks[inside]
-        parts = (self._ranks - starts[found]) // self._sizes[found]
+        pieces = np.searchsorted(starts, self._ranks, side="right") - 1
+        inside = (pieces >= 0) & (self._ranks < stops[pieces])
+        pieces, self._ranks = pieces[inside], self._ranks[inside]
+        parts = (self._ranks - starts[pieces]) // self._sizes[pieces]
         n_cells = len(starts) * _N_PARTS
-        counts = np.bincount(found * _N_PARTS + parts, minlength=n_cells).reshape(-1, _N_PARTS)
+        counts = np.bincount(pieces * _N_PARTS + parts, minlength=n_cells).reshape(-1, _N_PARTS)
         return counts.astype(np.float64)
 
     def update(self, noisy: np.ndarray, sigma: float) -> None:
@@ -407,27 +408,27 @@ class Refinement:
         pieces, sizes = self._pieces, self._sizes[:, np.newaxis]
         starts = pieces.starts[self._divided][:, np.newaxis] + sizes * np.arange(_N_PARTS)
         ends = pieces.stops[self._divided][:, np.newaxis]
-        found = np.where((noisy >= self._least) & (starts < ends), noisy, 0.0)
-        sums, before = found.sum(axis=1), pieces.shares[self._divided]
-        # Without a significant difference, no record lies beside the parts that were found.
-        noise = _MIN_REST * sigma * np.sqrt(np.sum(found > 0, axis=1))
-        complete = (sums > 0) & (before - sums < noise)
-        found[complete] *= (before / np.where(sums > 0, sums, 1.0))[complete, np.newaxis]
-        rows, parts = np.nonzero(found)
+        counts = np.where((noisy >= self._min_records) & (starts < ends), noisy, 0.0)
+        sums, previous = counts.sum(axis=1), pieces.shares[self._divided]
+        # Without a significant difference, no record is assumed outside the parts that were found.
+        noise = _MIN_SIGNAL * sigma * np.sqrt(np.sum(counts > 0, axis=1))
+        complete = (sums > 0) & (previous - sums < noise)
+        counts[complete] *= (previous / np.where(sums > 0, sums, 1.0))[complete, np.newaxis]
+        rows, parts = np.nonzero(counts)
         shares = pieces.shares.copy()
-        shares[self._divided] = np.where(complete, 0.0, np.maximum(before - sums, 0.0))
+        shares[self._divided] = np.where(complete, 0.0, np.maximum(previous - sums, 0.0))
         self._pieces = Pieces(
             np.append(pieces.bins, pieces.bins[self._divided][rows]),
             np.append(pieces.starts, starts[rows, parts]),
             np.append(pieces.stops, np.minimum(starts + sizes, ends)[rows, parts]),
-            np.append(shares, found[rows, parts]),
+            np.append(shares, counts[rows, parts]),
         )
         self._open_pieces(len(shares))
 
     def refined(self) -> BinCells:
         """Return the bins with the pieces that were found."""
         order = np.argsort(self._pieces.bins, kind="stable")
-        bins, starts, stops, counts = (each[order] for each in vars(self._pieces).values())
+        bins, starts, stops, counts = (values[order] for values in vars(self._pieces).values())
         sums = np.bincount(bins, counts)[bins]
         # The first piece of a bin is the bin itself.
         whole = np.diff(bins, prepend=-1) > 0
