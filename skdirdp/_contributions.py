@@ -503,7 +503,7 @@ class RowBounds:
         return RowSums(sums, bound, self.missing)
 
     def apply(self, block: Rows, rows: slice) -> tuple[Rows, float, bool]:
-        """Return bounded and weighted rows, the largest total, and whether all are surely whole."""
+        """Return bounded and weighted rows, the largest total, and whether all are known whole."""
         weight = self.weights[rows]
         if self.grid is None:
             total = largest_of(block.totals())
