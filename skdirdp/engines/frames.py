@@ -68,24 +68,24 @@ class NumericColumns:
 
     def extremes(self) -> dict[str, nw.Expr]:
         """Return expressions for the extremes of the columns, and for missing values."""
-        found: dict[str, nw.Expr] = {_N: nw.len()}
+        expressions: dict[str, nw.Expr] = {_N: nw.len()}
         for k, value in enumerate(self.values()):
-            found[f"{_OWN}missing{k}"] = (value.is_null() | value.is_nan()).any()
-            found[f"{_LEAST}{k}"] = value.min()
-            found[f"{_LARGEST}{k}"] = value.max()
-        return found
+            expressions[f"{_OWN}missing{k}"] = (value.is_null() | value.is_nan()).any()
+            expressions[f"{_LEAST}{k}"] = value.min()
+            expressions[f"{_LARGEST}{k}"] = value.max()
+        return expressions
 
-    def extreme_rows(self, found: pd.DataFrame | None) -> pd.DataFrame:
+    def extreme_rows(self, extremes: pd.DataFrame | None) -> pd.DataFrame:
         """Return rows with the extremes and missing values, to check instead of the records.
 
-        `found` is the result of `extremes`, None for columns that are not numeric.
+        `extremes` is the result of the method of this name, None for columns that are not numeric.
         """
-        if found is None:
+        if extremes is None:
             return pd.DataFrame({name: ["text"] for name in self.names})
         rows = {}
         for k, name in enumerate(self.names):
             missing, least, largest = (
-                found[f"{what}{k}"].iloc[0] for what in (f"{_OWN}missing", _LEAST, _LARGEST)
+                extremes[f"{what}{k}"].iloc[0] for what in (f"{_OWN}missing", _LEAST, _LARGEST)
             )
             last = np.nan if missing else least
             rows[name] = np.array([least, largest, last], dtype=np.float64)
@@ -233,10 +233,10 @@ class LazyTable(OutOfCoreTable):
         own = self._own[name]
         rows = self._frame.group_by(own, drop_null_keys=False).agg(nw.len().alias(_N))
         is_missing = nw.col(own).is_null().any().alias(_WEIGHT)
-        found = self._collect(rows.select(nw.col(_N).max(), is_missing))
-        if len(found) and found[_WEIGHT].fillna(False).any():
+        result = self._collect(rows.select(nw.col(_N).max(), is_missing))
+        if len(result) and result[_WEIGHT].fillna(False).any():
             raise ValueError(f"{wanted}; some are missing")
-        if len(found) and found[_N].max() > max_rows:
+        if len(result) and result[_N].max() > max_rows:
             raise ValueError(
                 f"groups must have at most max_rows={max_rows} rows each in a lazy frame; some "
                 "have more. Rows of a lazy frame have no fixed order, so the first rows of a "
@@ -278,16 +278,16 @@ class LazyTable(OutOfCoreTable):
             sums.append(nw.col(_WEIGHT).sum())
         own = [self._own[name] for name in columns]
         rows = frame.group_by(*own, drop_null_keys=False).agg(*sums)
-        found = self._collect(rows.head(n_cells + 1))
-        if found.empty:
+        distinct = self._collect(rows.head(n_cells + 1))
+        if distinct.empty:
             raise ValueError("X must contain at least one record; got 0")
-        records = found[own].set_axis(columns, axis=1)
+        records = distinct[own].set_axis(columns, axis=1)
         with errors_without_data(X=records):
             codes = encode(records)
-        _check_number(len(found), n_cells, columns)
-        totals = found[_N if weight is None else _WEIGHT].to_numpy(dtype=np.float64)
+        _check_number(len(distinct), n_cells, columns)
+        totals = distinct[_N if weight is None else _WEIGHT].to_numpy(dtype=np.float64)
         weights = self._weights.with_group_totals(totals)
-        return GroupedRecords(codes, int(found[_N].sum()), weights)
+        return GroupedRecords(codes, int(distinct[_N].sum()), weights)
 
     def group_cells(
         self, name: str, grid: Any, n_cells: int, encode: Callable[[pd.DataFrame], Any]
@@ -364,9 +364,9 @@ class LazyTable(OutOfCoreTable):
             return narwhals_to_pandas(frame.collect())
 
 
-def _check_number(found: int, n_cells: int, columns: list[str]) -> None:
+def _check_number(n_distinct: int, n_cells: int, columns: list[str]) -> None:
     """Raise an error if there are more distinct records than cells."""
-    if found > n_cells:
+    if n_distinct > n_cells:
         raise ValueError(
             "X must contain only declared values, each in one form; there are more distinct values "
             f"in {', '.join(map(repr, columns))}"
@@ -382,7 +382,7 @@ def _rename(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
         if len(relation.columns) != len(names):
             raise ValueError("X must have distinct column names; some are duplicates")
         # Columns are selected by position, because DuckDB names are not case-sensitive.
-        columns = (f"#{place} AS {own}" for place, own in enumerate(names.values(), 1))
+        columns = (f"#{position} AS {own}" for position, own in enumerate(names.values(), 1))
         return nw.from_native(relation.project(", ".join(columns))).lazy()
     special = [] if frame.implementation.is_polars() else [*filter(_SPECIAL.search, names)]
     if special:
