@@ -84,10 +84,10 @@ class SchemaColumns:
         return pd.DataFrame({name: _decode(kind, column) for name, kind, column in columns})
 
 
-def _n_values(kind: Kind, most: int) -> int:
-    """Return the number of values of whole numbers or dates, and `most` for others."""
+def _n_values(kind: Kind, n_bins: int) -> int:
+    """Return the number of values of whole numbers or dates, and `n_bins` for others."""
     if isinstance(kind, Categories) or not kind.is_discrete:  # type: ignore[attr-defined]
-        return most
+        return n_bins
     low, high = kind.axis_bounds  # type: ignore[attr-defined]
     return int(high - low) + 1
 

@@ -26,13 +26,13 @@ from ..schema import FineGrid, Schema, resolution
 BLOCK_ENTRIES = 1 << 15
 _COUNTED_ENTRIES = 1 << 22
 # Up to this number of edges, comparing with every edge is faster than a binary search.
-_FEW_EDGES = 48
+_MAX_COMPARED_EDGES = 48
 # Codes that engines use for non-finite values, and these values.
 _INVALID_CODES = {-1: np.nan, -2: np.inf}
 #: Edges of the one bin of a constant feature, as in scikit-learn.
 CONSTANT_EDGES = np.array([-np.inf, np.inf])
 # scikit-learn merges bins that are narrower than this.
-_NARROWEST = 1e-8
+_MIN_WIDTH = 1e-8
 
 
 # Fine bins -----------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def assign_bins(X: np.ndarray, edges: list[np.ndarray], dtype: Any) -> np.ndarra
     """Return the bin of each value: the number of edges of its column that do not exceed it."""
     bins = np.empty(X.shape, dtype=dtype)
     n_levels = max(len(inner) for inner in edges)
-    if n_levels <= _FEW_EDGES:
+    if n_levels <= _MAX_COMPARED_EDGES:
         levels = np.full((n_levels, X.shape[1]), np.inf)
         for column, inner in enumerate(edges):
             levels[: len(inner), column] = inner
@@ -209,10 +209,10 @@ def check_pair(pair: Any, feature: int) -> tuple[float, float]:
     return float(ends[0]), float(ends[1])
 
 
-def check_room(
+def check_bins_fit(
     n_bins: list[int], grids: list[FineGrid | None], strategy: str, n_fine_bins: int
 ) -> None:
-    """Raise an error, before the charge, if bounds have no room for the bins."""
+    """Raise an error, before the charge, if the bins do not fit between the bounds."""
     for k, (number, grid) in enumerate(zip(n_bins, grids, strict=True)):
         if grid is None:
             continue
@@ -236,15 +236,15 @@ def bins_from_onehot(X: Any, n_bins: np.ndarray) -> np.ndarray:
     features = np.repeat(np.arange(len(n_bins)), n_bins)
     bins = np.concatenate([np.arange(n) for n in n_bins])
     # The number of ones in the columns of each feature, and the sum of their bins.
-    ones, found = (
+    ones, bin_sums = (
         X @ sparse.csr_array((values.astype(X.dtype), (np.arange(bins.size), features)))
         for values in (np.ones_like(bins), bins)
     )
     if sparse.issparse(ones):
-        ones, found = ones.toarray(), found.toarray()
+        ones, bin_sums = ones.toarray(), bin_sums.toarray()
     if np.any(ones != 1):
         raise ValueError("X must be one-hot encoded, with one 1 per feature in each row")
-    return found
+    return bin_sums
 
 
 # Quantile bins -------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def exact_quantiles(values: np.ndarray, n_bins: int, feature: int) -> np.ndarray
         return CONSTANT_EDGES
     percents = np.linspace(0, 100, n_bins + 1)  # 100 * 0.3 is not 30
     edges = np.percentile(values, percents, method="averaged_inverted_cdf")
-    edges = edges[np.ediff1d(edges, to_begin=np.inf) > _NARROWEST].astype(float)
+    edges = edges[np.ediff1d(edges, to_begin=np.inf) > _MIN_WIDTH].astype(float)
     if len(edges) <= n_bins:
         warn(
             "Bins whose width are too small (i.e., <= 1e-8) in feature "
@@ -359,9 +359,13 @@ class ReleasedHistogram:
         lower = np.maximum.accumulate(limits[0])
         upper = np.minimum.accumulate(limits[1][::-1])[::-1]
         if self.has_missing:  # limits of shares of the values that are not missing
-            least, most = lower[-1], upper[-1]
-            lower = lower[:-1] / most if most > 0 else np.zeros(len(lower) - 1)
-            upper = np.minimum(upper[:-1] / least, 1.0) if least > 0 else np.ones(len(upper) - 1)
+            min_present, max_present = lower[-1], upper[-1]
+            lower = lower[:-1] / max_present if max_present > 0 else np.zeros(len(lower) - 1)
+            upper = (
+                np.minimum(upper[:-1] / min_present, 1.0)
+                if min_present > 0
+                else np.ones(len(upper) - 1)
+            )
         return np.concatenate([[0.0], lower, [1.0]]), np.concatenate([[0.0], upper, [1.0]])
 
 

@@ -39,9 +39,9 @@ from .histogram import (
     ReleasedHistogram,
     assign_bins,
     bins_from_onehot,
+    check_bins_fit,
     check_categories,
     check_pair,
-    check_room,
     exact_quantiles,
     observed_bounds,
     value_edges,
@@ -333,8 +333,10 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         flags = zip((~self._is_categorical_).tolist(), has_missing, strict=True)
         # None for a feature with a single bin, which needs no release.
         self._histograms_ = [
-            None if each.mechanism is None else kind(value_edges(edges), *each, n_samples, *flag)
-            for edges, each, flag in zip(self.fine_edges_, releases, flags, strict=True)
+            None
+            if release.mechanism is None
+            else kind(value_edges(edges), *release, n_samples, *flag)
+            for edges, release, flag in zip(self.fine_edges_, releases, flags, strict=True)
         ]
         self.histogram_ = [np.ones(1) if h is None else h.probabilities for h in self._histograms_]
 
@@ -349,7 +351,7 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
             if self.strategy == "uniform":
                 self.bin_edges_[k] = np.linspace(grid.low, grid.high, n_bins + 1)
             elif is_private:
-                # Borders of fine bins: equal values share a bin, whose share is released.
+                # Edges of fine bins: equal values share a bin, whose share is released.
                 self.bin_edges_[k] = histogram.edges[quantile_edges(histogram.cdf, n_bins)]
             else:
                 assert X is not None
@@ -486,14 +488,14 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
             pair = bounds[k]
             if pair is None:
                 leaks = ["bounds"]
-                room = max(n_fine_bins, n_bins[k]) if is_private else 0
-                pair = observed_bounds(X[:, k], room)
+                min_bins = max(n_fine_bins, n_bins[k]) if is_private else 0
+                pair = observed_bounds(X[:, k], min_bins)
             if pair[0] < pair[1]:
                 grids[k] = fine_grid(*pair, n_fine_bins, self.fine_scale)
             else:
                 warn(f"Feature {k} is constant and will be replaced with 0.")
         if is_private:
-            check_room(n_bins, grids, self.strategy, n_fine_bins)
+            check_bins_fit(n_bins, grids, self.strategy, n_fine_bins)
         return FeatureBins(n_bins, sizes, grids), leaks
 
     def _declared_bins(self, kind: str) -> FeatureBins:
