@@ -87,8 +87,8 @@ def as_table(X: Any) -> Any:
     if len(rows) < len(X) or len(set(map(len, rows))) > 1:
         raise ValueError("X must have rows of the same length; some records differ")
     table = np.empty((len(rows), len(rows[0])), dtype=object)
-    for number, row in enumerate(rows):
-        table[number] = object_array(row)
+    for index, row in enumerate(rows):
+        table[index] = object_array(row)
     return table
 
 
@@ -127,28 +127,28 @@ def may_hold_nulls(dtype: Any) -> bool:
 
 
 def _with_floats(X: pd.DataFrame) -> pd.DataFrame:
-    changed = [place for place, dtype in enumerate(X.dtypes) if may_hold_nulls(dtype)]
+    changed = [index for index, dtype in enumerate(X.dtypes) if may_hold_nulls(dtype)]
     if changed:
         X = X.copy(deep=False)
-        for place in changed:
-            column = X.iloc[:, place]
+        for index in changed:
+            column = X.iloc[:, index]
             if isinstance(column.dtype, pd.CategoricalDtype):
                 column = column.astype("float64")
-            X.isetitem(place, column.to_numpy(dtype="float64", na_value=np.nan))
+            X.isetitem(index, column.to_numpy(dtype="float64", na_value=np.nan))
     return X
 
 
 def _arrow_with_floats(X: Any, arrow: Any) -> Any:
     X = without_dictionaries(X)
     table = arrow.Table.from_batches([X]) if isinstance(X, arrow.RecordBatch) else X
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         is_boolean = arrow.types.is_boolean(field.type)
         if is_boolean or arrow.types.is_integer(field.type):
-            column = table.column(place)
+            column = table.column(index)
             if is_boolean:
                 column = column.cast(arrow.uint8())
             floats = column.cast(arrow.float64(), safe=False)
-            table = table.set_column(place, field.name, floats)
+            table = table.set_column(index, field.name, floats)
     return table
 
 
@@ -186,8 +186,8 @@ def missing_cells(X: Any) -> np.ndarray | None:
     """Return a mask of the missing cells of a frame; None if there are none."""
     # Only columns whose dtype as an array depends on missing values are considered.
     if isinstance(X, pd.DataFrame):
-        places = [k for k, dtype in enumerate(X.dtypes) if not isinstance(dtype, np.dtype)]
-        missing = [X.iloc[:, k].isna().to_numpy() for k in places]
+        indices = [k for k, dtype in enumerate(X.dtypes) if not isinstance(dtype, np.dtype)]
+        missing = [X.iloc[:, k].isna().to_numpy() for k in indices]
     elif hasattr(X, "column_names") and hasattr(X, "to_pandas"):  # PyArrow
         missing = [column.is_null().to_numpy(zero_copy_only=False) for column in X.columns]
     elif hasattr(X, "get_columns"):  # Polars
@@ -437,8 +437,8 @@ def labels_or_none(schema: Any, name: Hashable, values: Any) -> np.ndarray:
 # counted.
 
 # Longer strings are not converted to numbers.
-_LONGEST_NUMBER = 1000
-_WANTED = "groups must contain whole numbers or strings, an id for each row"
+_MAX_DIGITS = 1000
+_REQUIREMENT = "groups must contain whole numbers or strings, an id for each row"
 
 
 class _Marker(Enum):
@@ -467,24 +467,24 @@ def _key_id(cell: Any, absent: Set[Any]) -> Any:
 def convert_ids(groups: Any) -> np.ndarray | list:
     """Return the ids as an array of integers, or as a list of Python integers and strings."""
     if sparse.issparse(groups) or isinstance(groups, (str, bytes, Mapping, Set, Iterator)):
-        raise TypeError(f"{_WANTED}; got {describe(groups)}")
+        raise TypeError(f"{_REQUIREMENT}; got {describe(groups)}")
     if len(getattr(groups, "shape", ())) > 1:  # iterating over a frame gives column names
-        raise ValueError(f"{_WANTED}; got {describe(groups)}")
+        raise ValueError(f"{_REQUIREMENT}; got {describe(groups)}")
     if np.ma.is_masked(groups):
-        raise ValueError(f"{_WANTED}; some are missing")
+        raise ValueError(f"{_REQUIREMENT}; some are missing")
     if isinstance(getattr(groups, "dtype", None), np.dtype):
         groups = np.asarray(groups)
     else:  # numpy would choose one dtype from all ids
         groups = list_cells(groups)
         if not isinstance(groups, Iterable):
-            raise TypeError(f"{_WANTED}; got {describe(groups)}")
+            raise TypeError(f"{_REQUIREMENT}; got {describe(groups)}")
     if isinstance(groups, np.ndarray):
         if groups.ndim != 1:
-            raise ValueError(f"{_WANTED}; got {describe(groups)}")
+            raise ValueError(f"{_REQUIREMENT}; got {describe(groups)}")
         if groups.dtype.kind in "iu":
             return groups
         if groups.dtype.kind not in "fOUT":
-            raise TypeError(f"{_WANTED}; got dtype {groups.dtype.name}")
+            raise TypeError(f"{_REQUIREMENT}; got dtype {groups.dtype.name}")
     return [_id(value) for value in groups]
 
 
@@ -495,37 +495,37 @@ def _id(value: Any) -> Any:
     if isinstance(value, str):
         return _id_from_text(str.__str__(value))
     if isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{_WANTED}; got truth values")
+        raise TypeError(f"{_REQUIREMENT}; got truth values")
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, (float, np.floating)):
         return _id_from_float(value)
     if isinstance(value, Decimal):
-        if value.is_finite() and value.adjusted() < _LONGEST_NUMBER and value == int(value):
+        if value.is_finite() and value.adjusted() < _MAX_DIGITS and value == int(value):
             return int(value)
-        raise ValueError(f"{_WANTED}; some are missing or not whole")
+        raise ValueError(f"{_REQUIREMENT}; some are missing or not whole")
     if isinstance(value, UUID):
         return str(value)
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        raise ValueError(f"{_WANTED}; some are missing")
-    raise TypeError(f"{_WANTED}; got one of type {type(value).__name__}")
+        raise ValueError(f"{_REQUIREMENT}; some are missing")
+    raise TypeError(f"{_REQUIREMENT}; got one of type {type(value).__name__}")
 
 
 def _id_from_float(value: Any) -> int:
     """Return a float as an integer, if all whole numbers up to it are floats of its type."""
     if value != value:
-        raise ValueError(f"{_WANTED}; some are missing")
+        raise ValueError(f"{_REQUIREMENT}; some are missing")
     whole, kind = float(value), type(value)
     digits = np.finfo(kind).nmant + 1 if issubclass(kind, np.floating) else 53
     if abs(whole) < 2.0 ** min(digits, 53) and int(whole) == value:
         return int(whole)
-    raise ValueError(f"{_WANTED}; some are not whole, or too large to be exact floats")
+    raise ValueError(f"{_REQUIREMENT}; some are not whole, or too large to be exact floats")
 
 
 def _id_from_text(text: str) -> int | str:
     """Return the number that a string spells, or the string."""
     # The same id may be a number in one batch and a string in another batch with other strings.
-    if len(text) <= _LONGEST_NUMBER and text.isascii() and text.removeprefix("-").isdecimal():
+    if len(text) <= _MAX_DIGITS and text.isascii() and text.removeprefix("-").isdecimal():
         number = int(text)
         return number if str(number) == text else text  # "007" is not a number
     return text

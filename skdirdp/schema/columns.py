@@ -23,8 +23,8 @@ _MILLISECONDS_PER_DAY = 86_400_000
 _BLOCK_ROWS = 1 << 18
 # Integers within such a range are numbered without a hash table, which is faster.
 _MAX_RANGE = 1 << 12
-# Longer strings are not numbers: the conversion of n digits takes n**2 steps.
-_LONGEST_NUMBER = 400
+# Longer strings are not parsed as numbers: the conversion of n digits takes n**2 steps.
+_MAX_NUMBER_LENGTH = 400
 _ISO_TIME = re.compile(
     r"(\d{4})(?:-(\d\d)(?:-(\d\d)"
     r"(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)? ?(Z|[+-]\d\d(?::?\d\d)?)?)?)?)?",
@@ -104,7 +104,7 @@ def parse_number(text: str) -> int | float | None:
     if len(text) <= len("false") and text.lower() in ("true", "false"):
         return int(text.lower() == "true")
     # Python also reads 1_000, which is not a number in a table.
-    if len(text) > _LONGEST_NUMBER or "_" in text:
+    if len(text) > _MAX_NUMBER_LENGTH or "_" in text:
         return None
     for convert in (int, float):
         with suppress(ValueError):
@@ -181,7 +181,7 @@ def numbers_among(values: Iterable[Any]) -> list[float]:
 def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
     codes, distinct = _distinct_texts_or_categories(values)
     if codes is not None:
-        found = _each_number(distinct, missing_values)
+        found = _numbers_of_cells(distinct, missing_values)
         return np.append(found[0], np.nan)[codes], np.append(found[1], False)[codes]
     cells = _cells_of_column(values)
     data, missing = cells.data, cells.missing
@@ -191,7 +191,7 @@ def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.nda
             with suppress(OverflowError):
                 # Adding 0 removes the sign of zeros, as below.
                 return np.array(data, dtype=np.float64) + 0.0, np.zeros(len(data), dtype=bool)
-        return _each_number(data, missing_values)
+        return _numbers_of_cells(data, missing_values)
     is_time = data.dtype.kind in "mM"
     if is_time:
         missing = np.isnat(data) if missing is None else missing | np.isnat(data)
@@ -203,7 +203,7 @@ def _numbers(values: Any, missing_values: frozenset) -> tuple[np.ndarray, np.nda
     return numbers, wrong
 
 
-def _each_number(cells: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
+def _numbers_of_cells(cells: Any, missing_values: frozenset) -> tuple[np.ndarray, np.ndarray]:
     values = map(rebuild, cells)
     results = [np.nan if _is_in(value, missing_values) else _number(value) for value in values]
     numbers = np.array(results, dtype=np.float64)
@@ -256,10 +256,10 @@ def _times(
     if cells.has_dtype and cells.data.dtype.kind in "iuf":  # years
         codes, distinct = distinct_cells(values)
     if codes is not None:
-        times, wrong = _each_time(distinct, format, missing_values)
+        times, wrong = _times_of_cells(distinct, format, missing_values)
         return np.append(times, np.datetime64("NaT", "us"))[codes], np.append(wrong, False)[codes]
     if not cells.has_dtype:
-        return _each_time(cells.to_list(), format, missing_values)
+        return _times_of_cells(cells.to_list(), format, missing_values)
     is_time = cells.data.dtype.kind == "M"
     data = cells.data if is_time else np.full(len(cells.data), np.datetime64("NaT", "us"))
     if cells.missing is not None:
@@ -270,7 +270,7 @@ def _times(
     return data, ~is_absent if not is_time else np.zeros(len(data), dtype=bool)
 
 
-def _each_time(
+def _times_of_cells(
     cells: Any, format: str | None, missing_values: frozenset
 ) -> tuple[np.ndarray, np.ndarray]:
     times = np.full(len(cells), np.datetime64("NaT", "us"))
@@ -469,7 +469,7 @@ def _distinct_categories(
 
 
 def _numbered_integers(data: np.ndarray) -> tuple[np.ndarray, list[Any]] | None:
-    """Return differences from the least integer as codes; None if some may be large."""
+    """Return differences from the smallest integer as codes; None if some may be large."""
     if data.dtype.kind not in "iu" or not data.size:
         return None
     data = np.ascontiguousarray(data, dtype=None if data.dtype.itemsize == 8 else np.int64)

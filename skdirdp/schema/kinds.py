@@ -43,8 +43,8 @@ MISSING_STATE = "(missing)"
 DEFAULT_BINS = 10
 #: Format of the keys of synthetic records.
 DEFAULT_FORM = "synthetic-{}"
-# Whole numbers up to here are floats.
-_LARGEST_WHOLE = 2**53
+# Whole numbers up to this are exact as floats.
+_MAX_WHOLE = 2**53
 #: Units of numpy by resolution of dates.
 RESOLUTIONS = {
     "year": "Y",
@@ -494,7 +494,7 @@ class Numbers(_Ordered):
         if whole:
             if low != int(low) or high != int(high):
                 raise ValueError("bounds of whole numbers must be whole numbers")
-            if max(abs(int(low)), abs(int(high))) > _LARGEST_WHOLE:
+            if max(abs(int(low)), abs(int(high))) > _MAX_WHOLE:
                 raise ValueError("bounds of whole numbers must be at most 2**53 in absolute value")
         convert = int if whole else float
 
