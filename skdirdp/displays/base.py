@@ -74,8 +74,8 @@ def to_svg(display: Display, prefix: str, **options: Any) -> str | None:
         figure = Figure(figsize=display.figure_size() or (7.2, 3.4), layout="constrained")
         display.plot(ax=figure.add_subplot(), **options).ax_.set_title("")
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
-    head, _, rest = file.getvalue().partition("<metadata>")
-    svg = head[head.index("<svg") :] + rest.partition("</metadata>")[2]
+    head, _, tail = file.getvalue().partition("<metadata>")
+    svg = head[head.index("<svg") :] + tail.partition("</metadata>")[2]
     for reference in (' id="', 'href="#', "url(#"):
         svg = svg.replace(reference, f"{reference}{prefix}-")
     return svg.replace("#000000", "currentColor").strip()

@@ -220,14 +220,16 @@ def layered(
     return places, edges
 
 
-def _merge_states(table: np.ndarray, names: list[str], most: int) -> tuple[np.ndarray, list[str]]:
+def _merge_states(
+    table: np.ndarray, names: list[str], max_states: int
+) -> tuple[np.ndarray, list[str]]:
     """Keep the states that are most probable on average, and merge the others."""
-    if len(names) <= most:
+    if len(names) <= max_states:
         return table, names
-    kept = np.sort(np.argsort(-table.mean(axis=0), kind="stable")[: most - 1])
-    rest = 1 - table[:, kept].sum(axis=1, keepdims=True)
-    merged = np.hstack([table[:, kept], np.clip(rest, 0, 1)])
-    return merged, [names[column] for column in kept] + [f"+{len(names) - most + 1}"]
+    kept = np.sort(np.argsort(-table.mean(axis=0), kind="stable")[: max_states - 1])
+    merged_probability = 1 - table[:, kept].sum(axis=1, keepdims=True)
+    merged = np.hstack([table[:, kept], np.clip(merged_probability, 0, 1)])
+    return merged, [names[column] for column in kept] + [f"+{len(names) - max_states + 1}"]
 
 
 def _average_rows(table: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from .base import Display
 _END_DELTAS = 10.0 ** np.arange(-10, 0)
 # or, if that is lower, this factor times the smallest marked delta.
 _BELOW_MARKS = 1e-2
-_MOST_LABELS = 9
+_MAX_LABELS = 9
 
 Point = tuple[float, float]
 
@@ -159,7 +159,7 @@ class PrivacyProfileDisplay(Display):
 
     def _draw(self, ax: Any, **line_options: Any) -> None:
         if np.any(self.delta > 0):
-            # A delta of 0 is below every logarithmic axis: the line leaves it downwards.
+            # A logarithmic axis cannot show a delta of 0: the line is clipped at the bottom.
             ax.set_yscale("log", nonpositive="clip")
         (self.line_,) = ax.plot(self.epsilon, self.delta, **{"label": self.name, **line_options})
         colour = self.line_.get_color()
@@ -333,8 +333,8 @@ class AuditDisplay(Display):
     def _draw(self, ax: Any, **line_options: Any) -> None:
         _draw_trade_off(self, ax, self.text, **{"label": "claim", **line_options})
         if self.attack is not None:
-            ax.plot(*[[each] for each in self.attack], "X", color="C3", label="attack, at least")
-        # An attack at a corner is drawn in full.
+            ax.plot(*[[rate] for rate in self.attack], "X", color="C3", label="attack, at least")
+        # The margins show the mark of an attack at a corner in full.
         ax.set(ylabel="detections (true-positive rate)", xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
 
 
@@ -380,14 +380,14 @@ def profile_points(
         points = np.linspace(0.0, end, n_points)
     else:
         points = np.sort(check_array("epsilons", np.ravel(epsilons), at_least=0))
-    return points, np.max([np.asarray(each.delta(points)) for each in curves], axis=0)
+    return points, np.max([np.asarray(curve.delta(points)) for curve in curves], axis=0)
 
 
 def _profile_end(curves: Sequence[Any], marked: Sequence[float]) -> float:
     """Find the epsilon at which the delta of all curves is negligible."""
     below = [_BELOW_MARKS * delta for delta in marked if 0 < _BELOW_MARKS * delta < _END_DELTAS[0]]
-    for least in [*below, *_END_DELTAS]:
-        end = max(curve.epsilon(float(least)) for curve in curves)
+    for end_delta in [*below, *_END_DELTAS]:
+        end = max(curve.epsilon(float(end_delta)) for curve in curves)
         if np.isfinite(end):
             return end
     raise ValueError(
@@ -527,7 +527,7 @@ class LedgerDisplay(Display):
     def _draw_charges(self, ax: Any, x: np.ndarray, thinned: bool) -> None:
         """Draw a mark for each charge, in the colour of its label."""
         given = self.labels or []
-        named = [label for label, _ in Counter(given).most_common(_MOST_LABELS)]
+        named = [label for label, _ in Counter(given).most_common(_MAX_LABELS)]
         labels = np.array([label if label in named else "other labels" for label in given])
         for label in dict.fromkeys(labels.tolist()):
             mine = np.flatnonzero(labels == label)
@@ -541,6 +541,6 @@ class LedgerDisplay(Display):
                 ax.plot(x[mine], self.totals[mine], "o", label=text, zorder=3)
 
 
-def evenly_spaced(size: int, most: int) -> np.ndarray:
-    """Return at most `most` indices below `size`, evenly spaced and including the last."""
-    return np.unique(np.linspace(size - 1, 0, min(size, most)).round().astype(int))
+def evenly_spaced(size: int, max_points: int) -> np.ndarray:
+    """Return at most `max_points` indices below `size`, evenly spaced and including the last."""
+    return np.unique(np.linspace(size - 1, 0, min(size, max_points)).round().astype(int))

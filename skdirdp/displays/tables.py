@@ -13,9 +13,9 @@ from .._validation import check_choice
 from .base import Display
 
 # Cells of larger tables have no labels: they would not fit.
-_MOST_TEXTS = 200
+_MAX_TEXTS = 200
 # Cells with a wider interval have no colour: it would show noise.
-_WIDEST = 0.5
+_MAX_INTERVAL = 0.5
 # Longest line of a label, in letters.
 _LABEL_WIDTH = 32
 
@@ -99,12 +99,12 @@ class TableDisplay(Display):
         check_choice("normalize", normalize, ("index", "all"))
         level = {"confidence": confidence, "population": population}
         if normalize == "index":
-            found, title = estimator.share(column, row, **level), "share in each row"
+            estimate, title = estimator.share(column, row, **level), "share in each row"
         else:
-            found, title = estimator.share((row, column), **level), "share of all records"
+            estimate, title = estimator.share((row, column), **level), "share of all records"
         labels = estimator.categories_
         names = (row, column)
-        shares = (found.value, found.low, found.high)
+        shares = (estimate.value, estimate.low, estimate.high)
         display = cls(*shares, labels[row], labels[column], names, confidence, title)
         return display.plot(ax=ax, **options)
 
@@ -115,7 +115,7 @@ class TableDisplay(Display):
 
     def _draw(self, ax: Any, **options: Any) -> None:
         n_rows, n_columns = self.value.shape
-        known = self.high - self.low <= _WIDEST
+        known = self.high - self.low <= _MAX_INTERVAL
         largest = float(self.value[known].max(initial=1e-9))
         # A mesh, because pages allow no images.
         style = {"cmap": "Blues", "vmin": 0.0, "vmax": largest, **options}
@@ -124,10 +124,10 @@ class TableDisplay(Display):
         ax.set_ylim(n_rows - 0.5, -0.5)
         ax.set_xticks(range(n_columns), category_texts(self.columns), rotation=30, ha="right")
         ax.set_yticks(range(n_rows), category_texts(self.rows))
-        if self.value.size <= _MOST_TEXTS:
+        if self.value.size <= _MAX_TEXTS:
             for (i, j), value in np.ndenumerate(self.value):
                 text = f"{value:.1%}\n{self.low[i, j]:.1%} to {self.high[i, j]:.1%}"
-                # The colour of the cell, and not that of the page, decides what is readable.
+                # Choose a text colour that is readable on the colour of the cell.
                 colour = "white" if value > 0.6 * largest else "#222222"
                 colour = colour if known[i, j] else "black"
                 ax.text(j, i, text, ha="center", va="center", fontsize=7, color=colour)
@@ -208,12 +208,12 @@ class ForestDisplay(Display):
         """
         check_is_fitted(estimator)
         level = {"confidence": confidence, "population": population}
-        found = estimator.difference(event, column, **level)
-        first, *others = estimator.schema_[column].labels()[: 1 + np.size(found.value)]
-        labels = [f"{each} - {first}" for each in category_texts([first, *others])[1:]]
+        estimate = estimator.difference(event, column, **level)
+        first, *others = estimator.schema_[column].labels()[: 1 + np.size(estimate.value)]
+        labels = [f"{text} - {first}" for text in category_texts([first, *others])[1:]]
         wanted = ", ".join(f"{name} = {value}" for name, value in event.items())
         name = f"difference of the share of {wanted}, by {column}"
-        return cls.from_estimates(found, labels, reference=0.0, name=name, ax=ax, **options)
+        return cls.from_estimates(estimate, labels, reference=0.0, name=name, ax=ax, **options)
 
     @classmethod
     def from_estimates(
@@ -238,11 +238,11 @@ class ForestDisplay(Display):
             As for the class and for `from_estimator`.
         """
         value, low, high = (
-            np.atleast_1d(each) for each in (estimates.value, estimates.low, estimates.high)
+            np.atleast_1d(values) for values in (estimates.value, estimates.low, estimates.high)
         )
         if len(labels) != len(value):
             raise ValueError(
-                f"labels must be as many as estimates, {len(value)}; got {len(labels)}"
+                f"labels must have one entry per estimate ({len(value)}); got {len(labels)}"
             )
         display = cls(value, low, high, labels, estimates.confidence, reference, name)
         return display.plot(ax=ax, **options)
@@ -253,22 +253,22 @@ class ForestDisplay(Display):
         return 6.4, min(1.4 + 0.2 * n_lines + 0.15 * len(self.value), 12)
 
     def _draw(self, ax: Any, **options: Any) -> None:
-        places = np.arange(len(self.value))
+        positions = np.arange(len(self.value))
         # An estimate may lie at the end of its range, and rounding beyond its interval.
         widths = np.maximum([self.value - self.low, self.high - self.value], 0.0)
         style = {"fmt": "o", "capsize": 3, **options}
-        ax.errorbar(self.value, places, xerr=widths, **style)
+        ax.errorbar(self.value, positions, xerr=widths, **style)
         if self.reference is not None:
             ax.axvline(self.reference, color="0.5", linewidth=1, linestyle="--")
-        ax.set_yticks(places, [_wrap(label) for label in category_texts(self.labels)])
-        ax.set_ylim(len(places) - 0.5, -0.5)
+        ax.set_yticks(positions, [_wrap(label) for label in category_texts(self.labels)])
+        ax.set_ylim(len(positions) - 0.5, -0.5)
         ax.set(title=f"{self.confidence:.0%} intervals", xlabel=_wrap(self.name))
         ax.locator_params(axis="x", nbins=5)
         ax.grid(alpha=0.3, axis="x")
 
 
 def _wrap(text: str) -> str:
-    """Return a label as lines, none of which is wider than about half a figure."""
+    """Wrap a label to lines of at most about half the width of a figure."""
     return "\n".join(wrap(text, _LABEL_WIDTH))
 
 
