@@ -231,9 +231,9 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 def _free_ports(number: int) -> list[int]:
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for server in sockets:
+            server.bind(("127.0.0.1", 0))
+        return [server.getsockname()[1] for server in sockets]
 
 
 def _wait_for_port(port: int, timeout: float) -> None:

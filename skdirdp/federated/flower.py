@@ -116,12 +116,12 @@ def _as_integers(parameters: list[np.ndarray], *_: Any) -> list[np.ndarray]:
 def _patched(module: Any, **functions: Any) -> Iterator[None]:
     """Replace functions of a Flower module while a message is handled."""
     with _patching:
-        before = {name: getattr(module, name) for name in functions}
+        originals = {name: getattr(module, name) for name in functions}
         vars(module).update(functions)
         try:
             yield
         finally:
-            vars(module).update(before)
+            vars(module).update(originals)
 
 
 def _control_value(round_: FederatedRound) -> int:

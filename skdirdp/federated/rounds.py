@@ -32,7 +32,7 @@ from ..schema import Schema, to_toml
 
 #: Version of the contract and of the messages.
 PROTOCOL = 1
-#: Most bits of the modulus: sums of two residues fit into 64 bits.
+#: Maximum number of bits of the modulus: sums of two residues fit into 64 bits.
 MAX_BITS = 62
 # Parameters of an estimator that belong to one party and not to the contract.
 _OWN = ("accountant", "label", "random_state")
@@ -120,15 +120,15 @@ class FederatedRound:
     n_parties : int
         Number of parties.
     max_dropouts : int, default=0
-        Largest number of parties that may be missing from the sum. With more, there is no result.
+        Maximum number of parties that may be missing from the sum. With more, there is no result.
     max_colluders : int, default=0
-        Largest number of parties that may reveal their shares to the server.
+        Maximum number of parties that may reveal their shares to the server.
     schema : Schema, default=None
         Public description of the columns, for an estimator without a schema of its own: X is
         encoded by it, and "y" names the column of labels. If it names a person, the ids and
         `max_rows` are those of the schema.
     person_parties : int, default=1
-        Largest number of parties that hold records of the same person.
+        Maximum number of parties that hold records of the same person.
     ratio : int, default=1024
         Mean of a share per unit of the gamma variable. The variance of the noise is larger by a
         factor of ``1 + 1 / ratio``.
@@ -214,7 +214,7 @@ class FederatedRound:
 
     @property
     def max_absent(self) -> int:
-        """Largest number of parties that drop out or collude."""
+        """Maximum number of parties that drop out or collude."""
         return self.max_dropouts + self.max_colluders
 
     def distributed(self, mechanism: Mechanism) -> DistributedDirichletMechanism:
@@ -309,8 +309,8 @@ class FederatedRound:
         -------
         estimator
         """
-        least = self.n_parties - self.max_dropouts
-        check_integer("n_present", n_present, at_least=least, at_most=self.n_parties)
+        min_present = self.n_parties - self.max_dropouts
+        check_integer("n_present", n_present, at_least=min_present, at_most=self.n_parties)
         values = self.check_values("sums", sums)
         return self._fit(_ServerContext(self, (values, n_present)), self._example)
 
@@ -350,7 +350,7 @@ class FederatedRound:
     def _check_modulus(self, plan: ReleasePlan) -> None:
         """Raise an error if sums for the public number of records may not fit the modulus."""
         for request, table in zip(plan.requests, plan.tables, strict=True):
-            # A record of weight w counts w times.
+            # A record of weight w adds w to the total.
             total = table.n_samples * max(table.contribution.largest, 1.0)
             largest = self.distributed(request.mechanism).largest_sum(total, request.grid)
             if largest >= 1 << self.bits:
@@ -466,12 +466,12 @@ class Aggregator:
         """
         if self._sum is None:
             raise ContractError("the sum of this round was already returned")
-        n_present, least = len(self._present), self._fit.n_parties - self._fit.max_dropouts
-        if n_present < least:
+        n_present, min_present = len(self._present), self._fit.n_parties - self._fit.max_dropouts
+        if n_present < min_present:
             raise ContractError(
-                f"{n_present} of {self._fit.n_parties} parties sent a share, and at least {least} "
-                "must: the round has no result. Start a new round with a different round_id; it "
-                "is charged again"
+                f"{n_present} of {self._fit.n_parties} parties sent a share, and at least "
+                f"{min_present} must: the round has no result. Start a new round with a different "
+                "round_id; it is charged again"
             )
         sums, self._sum = self._sum, None
         return sums, n_present
@@ -568,14 +568,14 @@ class _PartyContext(_RoundContext):
     def _charge(self, plan: ReleasePlan) -> None:
         """Charge for the round, once in this ledger, even if this process is not the first."""
         assert plan.joint is not None
-        spent, releases = plan.joint.as_charge()
+        mechanism, releases = plan.joint.as_charge()
         persons = {"unit": plan.unit} if plan.unit.is_person else {}
         # The label is new in every call. So the ledger refuses a second charge with the key,
         # which it would otherwise take for a repetition of the first one.
         label = f"{self.fit.label}, round {self.fit.round_id}, {uuid4().hex[:12]}"
         key = f"federated round {self.fit.round_id}"
         try:
-            self._accountant.charge(spent, releases=releases, label=label, key=key, **persons)
+            self._accountant.charge(mechanism, releases=releases, label=label, key=key, **persons)
         except DuplicateChargeError:
             raise ContractError(
                 f"round {self.fit.round_id!r} is already charged in this ledger, and a share was "
@@ -695,11 +695,11 @@ def _as_json(contract: Any) -> Any:
 def _differences(own: Any, other: Any, path: str = "") -> list[str]:
     """Return the parameters that differ, with both values; all of them are public."""
     if isinstance(own, dict) and isinstance(other, dict):
-        found = []
+        differences = []
         for name in sorted(own.keys() | other.keys()):
             if own.get(name) != other.get(name):
-                found += _differences(own.get(name), other.get(name), f"{path}{name}.")
-        return found
+                differences += _differences(own.get(name), other.get(name), f"{path}{name}.")
+        return differences
     return [f"{path.rstrip('.')} is {_short(own)} here and {_short(other)} on the other side"]
 
 
