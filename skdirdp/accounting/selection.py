@@ -379,7 +379,7 @@ def _upper_hull(v: Floats, w: Floats) -> Floats:
     # No point beyond the steepest one, seen from the origin, is on the hull. Both coordinates
     # decrease in u, up to rounding, so the points are visited in decreasing order of u.
     steepest = int(np.argmax(w / v))
-    v, w = (np.maximum.accumulate(np.append(0.0, each[steepest::-1])) for each in (v, w))
+    v, w = (np.maximum.accumulate(np.append(0.0, values[steepest::-1])) for values in (v, w))
     rises = np.append(True, np.diff(w) > 0)
     points = np.stack([v[rises], w[rises]], axis=1)
     return points[lower_hull(points[:, 0], -points[:, 1])]

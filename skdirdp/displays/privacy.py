@@ -15,7 +15,7 @@ from ..accounting import Composition
 from ..accounting.composition import PrivacyCurves
 from .base import Display
 
-# A profile ends where delta reaches the first of these values that it ever reaches,
+# A profile ends where delta falls to the smallest of these values that it reaches,
 _END_DELTAS = 10.0 ** np.arange(-10, 0)
 # or, if that is lower, this factor times the smallest marked delta.
 _BELOW_MARKS = 1e-2
@@ -122,7 +122,7 @@ class PrivacyProfileDisplay(Display):
         filtered = has_budget and accountant.adaptive and len(accountant) > 0
         if name is None:
             name = "all admitted charges" if filtered else plural(len(accountant), "charge")
-        # The total of an adaptive limit is the limit itself, which is marked already.
+        # The total of an adaptive limit is the limit itself, which is already marked.
         total = None
         if accountant.order is None and not filtered:
             total = (accountant.total(), accountant.delta)

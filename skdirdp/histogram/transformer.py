@@ -69,8 +69,8 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         value, and "cdf" the estimated share of values below it, a private quantile transform.
         Both are NaN for missing values, and do not count them.
     strategy : {"quantile", "uniform"}, default="quantile"
-        Bins of about equally many records, or of equal width. A value that many records
-        share fills a bin by itself.
+        Bins with about the same number of records, or with the same width. A value that many
+        records share fills a bin by itself.
     dtype : {np.float32, np.float64}, default=None
         Type of the output. If None, it is that of the input.
     schema : Schema, default=None
@@ -80,7 +80,8 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         the last, if the column allows them.
     bounds : (low, high), or array-like or dict of such pairs, one per feature, default=None
         Public bounds on all features, or on each, in order or by name. Bounds that are None
-        are taken from the data, with a warning. Values outside fall into the end bins.
+        are taken from the data, with a warning. Values outside are counted in the first or last
+        bin.
     n_categories : int, array-like of shape (n_features,) or dict, default=None
         Number of categories of each feature with integer codes from 0, in order or by name; None
         for numeric features. Each category is a bin. An int applies to all features.
@@ -114,9 +115,9 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
 
     Notes
     -----
-    The number of output columns depends on parameters alone, so the noise of a next step does
-    too. Only at infinite `epsilon` may it be smaller, as in `KBinsDiscretizer`. Bounds that are
-    taken from the data are widened if the bins have no room between them: those of a constant
+    The number of output columns depends on parameters alone, so the noise of the next step does
+    too. It may be smaller only at infinite `epsilon`, as in `KBinsDiscretizer`. Bounds that are
+    taken from the data are widened if the bins do not fit between them: those of a constant
     feature c to c - h and c + h, with h = max(1, abs(c)) / 2.
 
     Three parameters of `KBinsDiscretizer` are missing. `quantile_method`: quantiles are edges of
