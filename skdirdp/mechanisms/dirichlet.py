@@ -1,4 +1,4 @@
-"""Dirichlet mechanism for tables of counts: its worst case, and the bounds of the papers."""
+"""Dirichlet mechanism for tables of counts: its worst case, and published bounds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
