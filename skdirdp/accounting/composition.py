@@ -348,11 +348,11 @@ def _response_totals(responses: Pairs, max_outcomes: int) -> tuple[Floats, Float
         bars = np.array([*combinations(range(n_slots), len(values) - 1)])
         numbers = np.diff(bars, axis=1, prepend=-1, append=n_slots) - 1
         log_probability = numbers @ np.log(probabilities)
-        log_orders = gammaln(k + 1) - gammaln(numbers + 1).sum(axis=1)
+        log_multinomial = gammaln(k + 1) - gammaln(numbers + 1).sum(axis=1)
         # Bounds the rounding errors of all terms.
         rounding = 1e-15 * len(values) * (2 * gammaln(k + 1) - log_probability + 1)
         losses = np.add.outer(losses, numbers @ np.asarray(values)).ravel()
-        logs = np.add.outer(logs, log_orders + log_probability + rounding).ravel()
+        logs = np.add.outer(logs, log_multinomial + log_probability + rounding).ravel()
     return losses + 1e-15 * sum(n for n, _ in sizes) * np.max(np.abs(losses)), logs
 
 

@@ -38,7 +38,7 @@ from .worst_case import Curves, RenyiBound, RenyiCurve, WorstCase, renyi_epsilon
 
 # Parameters outside this range are handled by the slower methods, which accept any.
 _MIN_PARAMETER, _MAX_PARAMETER = 1e-60, 1e60
-_MAX_RELEASES = 1e19
+_MAX_COUNT = 1e19  # of releases
 
 _N_ZOOMS = 4
 _N_CONTOUR_ZOOMS = 2
@@ -249,9 +249,8 @@ class PairProduct:
         for family, (step, prior, counts) in self._kinds.items():
             if family in ODD_SIGNS:
                 centre = prior + step / 2
-                variances = (1 + centre) * (
-                    step / centre
-                ) ** 2  # at least that of the zeta function
+                # At least the values of the zeta function.
+                variances = (1 + centre) * (step / centre) ** 2
                 total += float(counts @ variances) * (1 if ODD_SIGNS[family] else 2)
             else:
                 total += float(counts @ step**2)
@@ -332,7 +331,7 @@ def _parse(curves: Iterable[tuple[RenyiCurve, int]]) -> tuple[Kinds, float, Reny
     for values in kinds.values():
         if (
             not np.all((values >= _MIN_PARAMETER) & (values <= _MAX_PARAMETER))
-            or values[2].max() >= _MAX_RELEASES
+            or values[2].max() >= _MAX_COUNT
         ):
             return None
     if not (
