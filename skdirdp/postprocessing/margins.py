@@ -156,7 +156,7 @@ def make_consistent(
 def _project_margins(
     stacks: Sequence["_Stack"], weighting: Sequence[np.ndarray], total: float | None
 ) -> float:
-    """Move the counts of stacks towards a common margin; return their largest previous difference."""
+    """Move counts of stacks towards a common margin; return their largest previous difference."""
     margins = [stack.margins() for stack in stacks]
     slopes = [
         stack.margins(stack.turned * inverse)
