@@ -519,6 +519,19 @@ def test_the_noise_of_a_score_is_that_of_the_charge_and_of_the_budget(schema, ad
     assert 0.99e-5 < above - np.exp(0.7) * below <= 1e-5
 
 
+@pytest.mark.parametrize("schema", [SCHEMA, PERSONS], ids=["records", "persons"])
+def test_the_scores_of_a_search_have_the_noise_that_is_charged(schema):
+    model, recorder = pipeline(schema, model=DirichletCategoricalNB(n_samples=1200)), Recorder()
+    with patch.object(GaussianMechanism, "noisy", autospec=True) as noisy:
+        noisy.side_effect = lambda self, table, *others: np.array(table)
+        search = PrivateGridSearchCV(model, GRID, epsilon=3.0, accountant=recorder)
+        search.fit(large(), "label")
+    ((charge, _, _),) = recorder.charges
+    drawn = {call.args[0] for call in noisy.call_args_list}
+    assert len(drawn) == 1
+    assert all(repr(mechanism) in repr(charge) for mechanism in drawn)
+
+
 @pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_log_loss"])
 def test_a_score_leaves_out_records_without_a_label(scoring):
     frame, neighbour = large(), large()
