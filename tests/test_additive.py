@@ -122,3 +122,14 @@ def test_noise_of_any_size_is_added_before_anything_is_rounded(make):
         noisy = mechanism.noisy(counts, np.random.default_rng(0))
     exact = (counts / grid).astype(np.int64) + cells
     np.testing.assert_array_equal(noisy, exact.astype(float) * grid)
+
+
+@pytest.mark.parametrize("mechanism", [GaussianMechanism, LaplaceMechanism])
+def test_noise_is_not_added_to_counts_between_the_points_of_its_grid(mechanism):
+    """Noise hides multiples of its grid; the remainder of a count would be released exactly."""
+    made, counts = mechanism(1000.0, max_count=50.0), np.array([3.0 + 2.0**-20])
+    assert made.contribution.grid > 2.0**-20
+    with pytest.raises(AssertionError, match="not on its grid"):
+        made.noisy(counts, np.random.default_rng(0))
+    drawn = np.array([made.noisy(counts, np.random.default_rng(k), 2.0**-20) for k in range(50)])
+    assert set(((drawn - counts) * 2.0**20 % 2).ravel()) == {0.0, 1.0}

@@ -602,6 +602,23 @@ def test_a_record_that_cannot_be_scored_gets_the_lowest_score():
     assert score_table(SCORERS["accuracy"], Told(), X, y, "replace").tolist() == [[2.0, 2.0]]
 
 
+def test_a_scorer_may_squeeze_the_value_of_a_single_record():
+    # Records are scored one by one if some cannot be scored: an error would reveal them.
+    class Fails(Guess):
+        def predict(self, X):
+            if (X > 1).any():
+                raise ValueError
+            return super().predict(X)
+
+    scorer = make_private_scorer(
+        lambda model, X, y: np.squeeze(model.predict(X) == y), low=0, high=1
+    )
+    X, y = np.zeros((5, 1)), np.zeros(5)
+    for odd, expected in ((0, [5.0, 0.0]), (2, [4.0, 1.0])):
+        X[3] = odd
+        np.testing.assert_array_equal(score_table(scorer, Fails(), X, y, "replace"), [expected])
+
+
 @pytest.mark.parametrize(
     ("scoring", "error", "message"),
     [

@@ -11,6 +11,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -501,6 +502,34 @@ def test_the_noise_of_a_score_grows_with_the_records_of_a_person(adjacency):
         for schema in (SCHEMA, PERSONS)
     ]
     assert sigmas[1] == pytest.approx(2 * sigmas[0])
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("schema", [SCHEMA, PERSONS], ids=["records", "persons"])
+def test_the_noise_of_a_score_is_that_of_the_charge_and_of_the_budget(schema, adjacency):
+    frame, recorder = large(), Recorder()
+    model = pipeline(schema, model=DirichletCategoricalNB(n_samples=1200)).fit(frame, "label")
+    options = {"adjacency": adjacency, "epsilon": 0.7, "accountant": recorder}
+    drawn, _, score = scored_tables(model, frame, **options)
+    assert [(drawn, 1)] == [charge[:2] for charge in recorder.charges]
+    assert score.privacy.mechanisms == ((drawn, 1),)
+    # The largest change of gain and loss by one record, from Gaussian noise of variance 1.
+    distance = schema.max_rows * (np.sqrt(2) if adjacency == "replace" else 1) / drawn.sigma
+    above, below = (norm.cdf(sign * distance / 2 - 0.7 / distance) for sign in (1, -1))
+    assert 0.99e-5 < above - np.exp(0.7) * below <= 1e-5
+
+
+@pytest.mark.parametrize("schema", [SCHEMA, PERSONS], ids=["records", "persons"])
+def test_the_scores_of_a_search_have_the_noise_that_is_charged(schema):
+    model, recorder = pipeline(schema, model=DirichletCategoricalNB(n_samples=1200)), Recorder()
+    with patch.object(GaussianMechanism, "noisy", autospec=True) as noisy:
+        noisy.side_effect = lambda self, table, *others: np.array(table)
+        search = PrivateGridSearchCV(model, GRID, epsilon=3.0, accountant=recorder)
+        search.fit(large(), "label")
+    ((charge, _, _),) = recorder.charges
+    drawn = {call.args[0] for call in noisy.call_args_list}
+    assert len(drawn) == 1
+    assert all(repr(mechanism) in repr(charge) for mechanism in drawn)
 
 
 @pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy", "neg_log_loss"])

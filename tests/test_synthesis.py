@@ -124,7 +124,7 @@ def test_a_person_with_several_records_is_within_the_charge():
         clone(model).fit(X.iloc[with_person], groups=[groups[i] for i in with_person])
     ((charged, _),) = model.privacy_.mechanisms
     assert charged.adjacency == "add_remove_person"
-    allowed = 9 / charged.sigma**2
+    allowed = charged.contribution.squared_norm(charged.adjacency) / charged.sigma**2
     assert allowed / 2 < squared_distance(steps, replayed) <= allowed
 
 

@@ -1,6 +1,7 @@
 """Numbers of synthetic records: frequent values, long tails, and the cost of their releases."""
 
 from itertools import product
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from skdirdp.bayes_net.columns import Tail, clipped_squares
 from skdirdp.schema import Numbers
 from skdirdp.schema.bins import BinCells, Refinement
 
-from .transcripts import fit_beside, squared_distance
+from .transcripts import fit_beside, listening, squared_distance
 
 ATOMS = [np.log(2.0), 3.14, -0.1, 57.0, 57.3]
 
@@ -106,6 +107,22 @@ def test_parts_of_bins_and_tails_use_nearly_the_charge(adjacency):
     assert {"parts", "tails", "moments"} <= set(fitted.sigma_)
     ratio = squared_distance(steps, replayed) / charge(fitted, adjacency)
     assert 0.7 < ratio <= 1
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("max_rows", [1, 2, 50])
+def test_noisy_sums_reveal_no_bits_of_the_exact_ones(max_rows, adjacency):
+    """The noise is on the grid of the sums, also if that of the bound for a person is coarser."""
+    X = pd.DataFrame(np.random.default_rng(0).normal(5, 2, (500, 8)), columns=list("abcdefgh"))
+    bounds = dict.fromkeys(X, (0.0, 10.0))
+    model = PrivateBayesNet(bounds=bounds, adjacency=adjacency, max_rows=max_rows)
+    always = patch("skdirdp.bayes_net.structure_learning._MAX_CORRELATION_NOISE", np.inf)
+    with always, listening() as steps:
+        model.fit(X, groups=np.arange(500))
+    ((values, noisy),) = ((each, noisy) for _, each, noisy in steps if (each % 1).any())
+    last_bits = (noisy - values) * 2.0**20 % 2
+    assert values.size == 36
+    assert set(last_bits) == {0.0, 1.0}  # with probability 1 - 2^-35
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add_remove"])

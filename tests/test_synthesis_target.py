@@ -95,28 +95,30 @@ def test_no_neighbours_exceed_the_charge(adjacency, target):
                 np.testing.assert_array_equal(a, b)
 
 
-def test_a_person_with_several_records_is_within_the_charge():
-    X = people(200)
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_a_person_with_several_records_is_within_the_charge(adjacency):
+    X, groups = people(200), [*range(200), 0, 0, 0]
     X = pd.concat([X, X.iloc[[0, 0, 0]]], ignore_index=True)
-    groups = [*range(200), 0, 0, 0]
+    rows = [i for i in range(203) if groups[i] != 0]
+    if adjacency == "replace":
+        rows = [5 if groups[i] == 0 else i for i in range(203)]
+    other = X.iloc[rows].reset_index(drop=True)
+    others = groups if adjacency == "replace" else [groups[i] for i in rows]
     model = PrivateBayesNet(
         states=STATES,
         bounds=BOUNDS,
         target="works",
-        adjacency="add_remove",
+        adjacency=adjacency,
         max_rows=3,
         epsilon=20.0,
     )
-    others = [i for i in range(203) if groups[i] != 0]
     with listening() as steps:
         model.fit(X, groups=groups)
     with listening([drawn for *_, drawn in steps]) as replayed:
-        PrivateBayesNet(**model.get_params()).fit(
-            X.iloc[others], groups=[groups[i] for i in others]
-        )
+        PrivateBayesNet(**model.get_params()).fit(other, groups=others)
     ((charged, _),) = model.privacy_.mechanisms
-    allowed = 9 / charged.sigma**2
-    assert allowed / 2 < squared_distance(steps, replayed) <= allowed
+    allowed = charged.contribution.squared_norm(charged.adjacency) / charged.sigma**2
+    assert allowed / 4 < squared_distance(steps, replayed) <= allowed
 
 
 NUMBERS = {"x": (0.0, 10.0), "y": (0.0, 10.0)}

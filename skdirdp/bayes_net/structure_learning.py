@@ -74,6 +74,9 @@ _CELL_EXPONENT = 2 / 3
 _BLOCKS_AT_ONCE = 64
 _PRODUCTS_AT_ONCE = 2**22  # products of numbers
 _ROUND_UP = 1 + 1e-12  # far above the rounding errors of powers and sums
+# The sums of the vectors of records are multiples of this. The grid of the noise has to divide it,
+# or noisy sums would reveal the last bits of exact ones. The default is coarser for persons.
+_GRID = ContributionBound(UNWEIGHTED.bound).grid
 
 
 @dataclass(frozen=True)
@@ -385,7 +388,7 @@ class ReleaseSchedule:
         moments = () if self._moments is None else (self._moments,)
         smaller = (self._column, self._pair, self._refinement, largest_noise, *moments)
         for mechanism in (whole, *selections, *smaller):
-            mechanism.check_table(np.zeros(1))
+            mechanism.check_table(np.zeros(1), _GRID)
 
     def start(self, generator: NoiseGenerator | None) -> None:
         """Allow the releases, after the charge, with the generator of the noise."""
@@ -399,7 +402,7 @@ class ReleaseSchedule:
         # An assert statement would be removed by `python -O`.
         if self._generator is None:
             raise AssertionError("a step was about to be released before it was charged")
-        return mechanism.noisy(values, self._generator)
+        return mechanism.noisy(values, self._generator, _GRID)
 
     def select_states(
         self, columns: Mapping[Hashable, UnlistedColumn]

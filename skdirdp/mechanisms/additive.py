@@ -21,6 +21,7 @@ from .._validation import NON_NEGATIVE, OPEN_UNIT_INTERVAL, store_reals
 from ..accounting.pairs import DominatingPair, GaussianPair, LaplacePair
 from ..accounting.worst_case import WorstCase, in_every_direction
 from ..numerics.conservative import quotient_up
+from ..numerics.rows import is_whole
 from .base import Limits, Mechanism, normalise, sums_of_runs
 from .sampling.distributions import laplace_cells, normal_cells
 from .sampling.grids import check_noise, noise_grid
@@ -165,6 +166,8 @@ class _AdditiveMechanism(Mechanism):
             As in `check_table`.
         """
         grid = self.contribution.grid if grid is None else grid
+        if not is_whole(counts / grid):  # noise on the grid would not hide the remainders
+            raise AssertionError("noise was about to be added to counts that are not on its grid")
         # The grid of the noise divides the counts, so the result is the ideal sum, rounded.
         grid = noise_grid(self._noise_scale, max_grid=grid)
         cells = self._cells(self._noise_scale, grid, counts.shape, generator)

@@ -231,12 +231,12 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
             if not _messages.is_error(error):
                 raise
             found = np.empty((0, 0))
-        if found.ndim == 0:  # so it is for any records, and this error reveals nothing
+        if found.ndim == 0 and part.size > 1:  # for any records, so this error reveals nothing
             raise TypeError(
                 "a scorer must return a value for each record; got one number. Declare its "
                 "sensitivity: make_private_scorer(..., sensitivity=...)"
             )
-        if found.shape == part.shape:
+        if found.shape == part.shape or found.ndim == 0:  # a scalar for a single record
             values[part] = found
         elif part.size > 1:
             waiting += np.array_split(part, 2)
