@@ -446,19 +446,45 @@ def test_curvature_of_single_classes_bounds_the_hessian(n_classes):
         assert gap.min() > -1e-12
 
 
+def shares_of_two_data_sets(m, n=421, j=55):
+    """Class shares before and after the labels of m records are replaced."""
+    return [np.array([x, n - x]) / n for x in (j, j + m)]
+
+
+def lower_bound(m, epsilon, delta):
+    low, high = shares_of_two_data_sets(m)
+    middle = (low + high) / 2
+    divergence = (low @ np.log(low / middle) + high @ np.log(high / middle)) / 2
+    failure = delta * np.expm1(m * epsilon) / np.expm1(epsilon)
+    return 2 * (1 - failure) / (1 + np.exp(m * epsilon)) * divergence
+
+
 def test_the_stated_lower_bound_on_the_loss_of_class_shares():
     """Section 19.3 of docs/theory.md."""
-
-    def bound(m, n=421, j=55, epsilon=0.1, delta=1e-5):
-        low, high = (np.array([x, n - x]) / n for x in (j, j + m))
-        middle = (low + high) / 2
-        divergence = (low @ np.log(low / middle) + high @ np.log(high / middle)) / 2
-        failure = delta * np.expm1(m * epsilon) / np.expm1(epsilon)
-        return 2 * (1 - failure) / (1 + np.exp(m * epsilon)) * divergence
-
-    bounds = {m: bound(m) for m in range(1, 100)}
+    bounds = {m: lower_bound(m, 0.1, 1e-5) for m in range(1, 100)}
     assert max(bounds, key=bounds.get) == 21
     assert bounds[21] == pytest.approx(0.0005, abs=5e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("m", [1, 5, 21])
+def test_the_best_predictions_from_a_private_count_are_not_below_the_bound(epsilon, m):
+    """Geometric noise is (epsilon, 0)-DP, and its outputs can be enumerated."""
+    low, high = shares_of_two_data_sets(m)
+    span = int(100 / epsilon)
+    outputs = np.arange(-span, span + m + 1)
+    first, second = (np.tanh(epsilon / 2) * np.exp(-epsilon * np.abs(outputs - x)) for x in (0, m))
+    overlap = np.minimum(first, second).sum()
+    bound = 2 / (1 + np.exp(m * epsilon))
+    assert overlap == pytest.approx(bound) if m == 1 else overlap > bound
+    # No prediction has a smaller sum of both losses than this mean.
+    weight = (second / (first + second))[:, np.newaxis]
+    predicted = (1 - weight) * low + weight * high
+    losses = [
+        probability @ (np.log(shares / predicted) @ shares)
+        for probability, shares in ((first, low), (second, high))
+    ]
+    assert lower_bound(m, epsilon, 0.0) <= np.mean(losses) <= max(losses)
 
 
 @pytest.mark.parametrize("missing", [False, True])
