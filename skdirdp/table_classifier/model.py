@@ -48,9 +48,9 @@ _OUTER_LOGIT = 4.6
 # Wide bins, relative to the logit of the class shares, keyed by whether there are two classes.
 _WIDE_EDGES = {True: np.array([-3.0, -1.0, 1.0, 3.0]), False: np.array([1.0, 2.0, 3.5, 5.5])}
 _OUTER_WIDE = {True: (-4.0, 4.0), False: (0.5, 6.5)}
-# Standard deviation of normal logits for which the wide bins of two classes are about the quantiser
-# of Lloyd and Max, which has the least mean squared error.
-_WIDE_SPREAD = 2.4
+# Root mean square of the logits for which these bins are wide enough, relative to the outermost.
+# The quantiser of Lloyd and Max with five levels, which is optimal for normal variables, has 0.58.
+_WIDE_SPREAD = 0.6
 
 
 @dataclass(frozen=True)
@@ -629,16 +629,15 @@ class LogitBins:
         Few bins have less noise. If the scores were not divided, records with a logit far beyond
         the outer bins would count as if it were theirs, and the scale would be too large.
         """
-        wide = spread is not None
-        unit = 1.0 if spread is None else max(spread / _WIDE_SPREAD, 1.0)
         is_binary = len(class_shares) == 2
         share = class_shares[1] if is_binary else float(np.square(class_shares).sum())
         centre = float(np.log(share) - np.log1p(-share))
         edges, ends = _LOGIT_EDGES, (-_OUTER_LOGIT, _OUTER_LOGIT)
-        if wide:
+        offset, unit = 0.0, 1.0
+        if spread is not None:
             edges, ends = _WIDE_EDGES[is_binary], _OUTER_WIDE[is_binary]
+            offset, unit = centre, max(spread / (_WIDE_SPREAD * ends[1]), 1.0)
         middles = (edges[1:] + edges[:-1]) / 2
-        offset = centre if wide else 0.0
         logits = np.array([ends[0], *middles, ends[1]]) + offset
         return cls(centre, edges + offset, logits, unit)
 
