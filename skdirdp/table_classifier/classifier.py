@@ -413,10 +413,11 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         if covariance is not None:
             estimate = estimate.correct(covariance)
         if plan.calibration > 0:
-            logits = LogitBins.from_shares(tables.class_shares, wide=covariance is None)
-            table = counts.calibration(estimate.model, logits.edges)
-            (noisy,), sigma = releases.release_tables([table], plan.calibration)
             shares = tables.class_shares
+            spread = tables.spread(plan.slope) if covariance is None else None
+            logits = LogitBins.from_shares(shares, spread)
+            table = counts.calibration(estimate.model, logits, shares)
+            (noisy,), sigma = releases.release_tables([table], plan.calibration)
             model = calibrate(estimate.model, noisy, sigma, logits, plan.slope, shares)
             estimate = replace(estimate, model=model)
         if covariance is not None and plan.residuals > 0:

@@ -48,6 +48,9 @@ _OUTER_LOGIT = 4.6
 # Wide bins, relative to the logit of the class shares, keyed by whether there are two classes.
 _WIDE_EDGES = {True: np.array([-3.0, -1.0, 1.0, 3.0]), False: np.array([1.0, 2.0, 3.5, 5.5])}
 _OUTER_WIDE = {True: (-4.0, 4.0), False: (0.5, 6.5)}
+# Root mean square of the logits for which these bins are wide enough, relative to the outermost.
+# The quantiser of Lloyd and Max with five levels, which is optimal for normal variables, has 0.58.
+_WIDE_SPREAD = 0.6
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,11 @@ class AdditiveModel:
 
     def scaled(self, slope: float) -> "AdditiveModel":
         return AdditiveModel(slope * self.intercept, [slope * effect for effect in self.effects])
+
+    def towards(self, class_shares: np.ndarray, slope: float) -> "AdditiveModel":
+        """Scale the distances of the scores from those of the class shares."""
+        scaled = self.scaled(slope)
+        return replace(scaled, intercept=scaled.intercept + (1 - slope) * np.log(class_shares))
 
     def centred(self, shares: Sequence[np.ndarray]) -> "AdditiveModel":
         """Return an equivalent model whose effects have mean 0 over cells and over classes."""
@@ -168,6 +176,18 @@ class ClassTables:
     def naive_bayes(self) -> AdditiveModel:
         effects = [np.log(profile) for profile in self.profiles()]
         return AdditiveModel(np.log(self.class_shares), effects)
+
+    def spread(self, slope: float) -> float:
+        """Return about the root mean square of the log likelihood ratios of two classes.
+
+        Their variance is v if the columns are independent, as an average over pairs of classes.
+        Given one of the classes, their mean is v/2 without noise, whether columns are independent
+        or not. `slope` is the fraction of it that is expected with noise.
+        """
+        strengths = [_strength(each, self.class_shares) for each in self.profiles()]
+        differ = 1 - float(np.square(self.class_shares).sum())  # share of pairs of two classes
+        variance = 2 * float(np.square(strengths).sum()) / differ
+        return float(np.sqrt(variance + (slope * variance / 2) ** 2))
 
     def evidence(self) -> float:
         """Return how strongly the class depends on the columns, in standard deviations.
@@ -592,24 +612,39 @@ def reference_probabilities(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class LogitBins:
-    """Bins of the logits of `reference_probabilities` in the calibration table."""
+    """Bins of the logits of `reference_probabilities` in the calibration table.
+
+    The distances of the scores from those of the class shares are divided by `unit` before.
+    """
 
     centre: float  # logit of the class shares
     edges: np.ndarray
     logits: np.ndarray  # one for each bin
+    unit: float
 
     @classmethod
-    def from_shares(cls, class_shares: np.ndarray, *, wide: bool) -> "LogitBins":
-        """Return a few wide bins, which have less noise, or many narrow ones."""
+    def from_shares(cls, class_shares: np.ndarray, spread: float | None) -> "LogitBins":
+        """Return a few wide bins for scores of this spread, or many narrow ones if it is None.
+
+        Few bins have less noise. If the scores were not divided, records with a logit far beyond
+        the outer bins would count as if it were theirs, and the scale would be too large.
+        """
         is_binary = len(class_shares) == 2
         share = class_shares[1] if is_binary else float(np.square(class_shares).sum())
         centre = float(np.log(share) - np.log1p(-share))
         edges, ends = _LOGIT_EDGES, (-_OUTER_LOGIT, _OUTER_LOGIT)
-        if wide:
+        offset, unit = 0.0, 1.0
+        if spread is not None:
             edges, ends = _WIDE_EDGES[is_binary], _OUTER_WIDE[is_binary]
+            offset, unit = centre, max(spread / (_WIDE_SPREAD * ends[1]), 1.0)
         middles = (edges[1:] + edges[:-1]) / 2
-        offset = centre if wide else 0.0
-        return cls(centre, edges + offset, np.array([ends[0], *middles, ends[1]]) + offset)
+        logits = np.array([ends[0], *middles, ends[1]]) + offset
+        return cls(centre, edges + offset, logits, unit)
+
+    @property
+    def distances(self) -> np.ndarray:
+        """Distances of the logits from the centre, multiplied by `unit`."""
+        return self.unit * (self.logits - self.centre)
 
 
 def calibrate(
@@ -626,14 +661,12 @@ def calibrate(
     and row 0 the other records, by logit bin. `slope` is the prior median of the scale. The
     score function of logistic regression is linear in the counts, so its noise has mean 0.
     """
-    distance = bins.logits - bins.centre
-    scale = _posterior_scale(distance, bins.centre, table, sigma, slope)
-    scaled = model.scaled(scale)
-    intercept = scaled.intercept + (1 - scale) * np.log(class_shares)
+    scale = _posterior_scale(bins.distances, bins.centre, table, sigma, slope)
+    scaled = model.towards(class_shares, scale)
     if len(class_shares) == 2:
-        shift = _posterior_shift(bins.centre + scale * distance, table, sigma)
-        intercept = intercept + np.array([-0.5, 0.5]) * shift
-    return replace(scaled, intercept=intercept)
+        shift = _posterior_shift(bins.centre + scale * bins.distances, table, sigma)
+        scaled = replace(scaled, intercept=scaled.intercept + np.array([-0.5, 0.5]) * shift)
+    return scaled
 
 
 def _posterior_scale(

@@ -50,6 +50,7 @@ from .model import (
     ClassTables,
     Covariance,
     Estimate,
+    LogitBins,
     MergedCells,
     ResidualSums,
     reference_probabilities,
@@ -593,12 +594,14 @@ class RecordCounts:
         for rows in row_blocks(len(self._labels), 1, _BLOCK_ROWS):
             yield rows, joint.scores([block.codes[rows] for block in self._blocks])
 
-    def calibration(self, model: AdditiveModel, edges: np.ndarray) -> np.ndarray:
-        """Return the calibration table, with these inner edges of logits."""
+    def calibration(
+        self, model: AdditiveModel, bins: LogitBins, class_shares: np.ndarray
+    ) -> np.ndarray:
+        """Return the calibration table."""
         cells = np.empty(len(self._labels), dtype=np.intp)
-        for rows, scores in self._scores(model):
-            cells[rows] = calibration_cells(scores, self._labels[rows], edges)
-        shape = 2, len(edges) + 1
+        for rows, scores in self._scores(model.towards(class_shares, 1 / bins.unit)):
+            cells[rows] = calibration_cells(scores, self._labels[rows], bins.edges)
+        shape = 2, len(bins.logits)
         return count_cells(cells, prod(shape), self._weights).reshape(shape)
 
     def residuals(self, model: AdditiveModel, cells: MergedCells) -> np.ndarray:
