@@ -19,7 +19,7 @@ from ..accounting.worst_case import PERSON_RELATIONS
 from ..base import Budget, CountingEstimator
 from ..mechanisms.splitting import split_with_selection
 from ..mechanisms.tables import ContributionBound
-from ..schema import Constraint, Ignored, Key, Records, Schema, as_records, text_column
+from ..schema import Constraint, Ignored, Key, Records, Schema, as_records, narrow, text_column
 from .base import (
     Codes,
     Family,
@@ -726,7 +726,7 @@ class PrivateBayesNet(MarginErrors):
                     "thousand records drawn from the network; they hold for fewer. Use `given` for "
                     "conditions on single columns"
                 )
-        return self._add_keys(pd.concat(parts, ignore_index=True).iloc[:n_samples])
+        return self._add_keys(narrow(pd.concat(parts, ignore_index=True).iloc[:n_samples]))
 
     def _add_keys(self, drawn: pd.DataFrame) -> pd.DataFrame:
         """Return records with new keys, in the order of the columns of X."""
