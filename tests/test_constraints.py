@@ -208,6 +208,18 @@ def test_keys_are_new_and_unique(fitted):
     assert drawn["id"].tolist() == [f"synthetic-{i}" for i in range(1, 21)]
 
 
+def test_keys_are_no_unknown_columns_if_another_column_is_left_out():
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 400)
+    X = pd.DataFrame({"id": range(400), "a": a, "b": a, "c": rng.integers(0, 2, 400), "note": "x"})
+    columns = {"id": Schema.key(), "note": Schema.ignore(), "a": [0, 1], "b": [0, 1], "c": [0, 1]}
+    model = PrivateBayesNet(Schema(columns), target="a", epsilon=10.0).fit(X)
+    assert list(model.sample(5)) == ["id", "a", "b", "c"]
+    assert (model.predict(X.drop(columns="c")) == a).mean() > 0.9
+    with pytest.raises(ValueError, match=r"has \['d'\], which fit did not see"):
+        model.predict(X.rename(columns={"c": "d"}))
+
+
 @pytest.mark.parametrize("form", ["P", "{", "{}{}", "{x}", "{:d}{:d}", 3])
 def test_the_form_of_keys_has_one_field(form):
     with pytest.raises(ValueError, match="form must be a string with one field"):
