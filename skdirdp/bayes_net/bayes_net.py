@@ -285,7 +285,8 @@ class PrivateBayesNet(MarginErrors):
             self.columns_ = names
             self._constraints_ = schema._constraints
             self._order_ = list(records.columns)
-            self._keys_ = {n: kinds[n] for n in self._order_ if isinstance(kinds[n], Key)}
+            drawn = {name: kinds[name] for name in self._order_}
+            self._keys_ = {name: kind for name, kind in drawn.items() if isinstance(kind, Key)}
             self._set_feature_names(names)
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = schedule.report_class(**vars(report))

@@ -521,8 +521,8 @@ def _tilt_table(counts: np.ndarray, features: np.ndarray, targets: np.ndarray) -
         if new_loss >= loss:
             break
         slopes, loss, tilted = slopes - size * step, new_loss, new
-    # Because of the penalty, the sum differs slightly from the total. It is 0 if no table has nearly
-    # the target moments.
+    # Because of the penalty, the sum differs slightly from the total. It is 0 if the target moments
+    # are far from those of all tables.
     found = float(tilted.sum())
     return tilted / found * total if found > 0 else counts
 
