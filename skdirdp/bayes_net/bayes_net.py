@@ -732,8 +732,7 @@ class PrivateBayesNet(MarginErrors):
         """Return records with new keys, in the order of the columns of X."""
         if not self._keys_:
             return drawn
-        keys = {name: text_column(kind.draw(len(drawn))) for name, kind in self._keys_.items()}
-        found = keys | dict(drawn.items())
+        found = {**drawn, **{n: text_column(k.draw(len(drawn))) for n, k in self._keys_.items()}}
         return pd.DataFrame({name: found[name] for name in self._order_ if name in found})
 
     def _sampler(
