@@ -220,7 +220,11 @@ class ColumnBlock:
     @cached_property
     def _states(self) -> list[np.ndarray]:
         """State of each column in each combination."""
-        return [states.ravel() for states in np.indices(self.sizes)]
+        codes, states = np.arange(self.n_cells), []
+        for size in reversed(self.sizes):  # arrays have at most 64 axes, columns may be more
+            codes, state = np.divmod(codes, size)
+            states.append(state)
+        return states[::-1]
 
     @cached_property
     def _has_state(self) -> np.ndarray:

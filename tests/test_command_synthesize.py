@@ -287,7 +287,7 @@ def test_records_without_an_id_are_not_counted(folder):
     text = "id,a\n007,x\n,y\n7,y\n?,y\nbroken\n007,x\n"
     columns = {"a": {"categories": ["x", "y"]}, "id": {"key": True}}
     more = {"missing_values": ["", "?"], "person": "id", "max_rows": 2}
-    assert read(text, columns, **more)["id"] == ["007", "", "7", "?", None, "007"]
+    assert read(text, columns, **more)["id"] == ["007", None, "7", None, None, "007"]
     schema = Schema.load("small.json")
     table = schema.read_csv("small.csv")
     ids = schema.person_ids(schema.records(table)).tolist()

@@ -208,25 +208,96 @@ def test_keys_are_new_and_unique(fitted):
     assert drawn["id"].tolist() == [f"synthetic-{i}" for i in range(1, 21)]
 
 
+def test_keys_are_no_unknown_columns_if_another_column_is_left_out():
+    rng = np.random.default_rng(0)
+    a = rng.integers(0, 2, 400)
+    X = pd.DataFrame({"id": range(400), "a": a, "b": a, "c": rng.integers(0, 2, 400), "note": "x"})
+    columns = {"id": Schema.key(), "note": Schema.ignore(), "a": [0, 1], "b": [0, 1], "c": [0, 1]}
+    model = PrivateBayesNet(Schema(columns), target="a", epsilon=10.0).fit(X)
+    assert list(model.sample(5)) == ["id", "a", "b", "c"]
+    assert (model.predict(X.drop(columns="c")) == a).mean() > 0.9
+    with pytest.raises(ValueError, match=r"has \['d'\], which fit did not see"):
+        model.predict(X.rename(columns={"c": "d"}))
+
+
 @pytest.mark.parametrize("form", ["P", "{", "{}{}", "{x}", "{:d}{:d}", 3])
 def test_the_form_of_keys_has_one_field(form):
     with pytest.raises(ValueError, match="form must be a string with one field"):
         Schema.key(form=form)
 
 
+def assert_survives_files(records, schema, folder):
+    """Assert that Parquet, CSV files of pandas and of the command, and pickles keep a table."""
+    records.to_parquet(folder / "records.parquet")
+    records.to_csv(folder / "plain.csv", index=False)
+    (folder / "records.csv").write_text(csv_text(records, schema), newline="")
+    for again in (
+        pd.read_parquet(folder / "records.parquet"),
+        schema.read_csv(folder / "plain.csv"),
+        schema.read_csv(folder / "records.csv"),
+        pickle.loads(pickle.dumps(records)),
+    ):
+        pd.testing.assert_frame_equal(again, records)
+
+
 def test_types_survive_files(fitted, tmp_path):
     schema, model = fitted
     records = model.sample(2000, random_state=0)
-    (tmp_path / "records.csv").write_text(csv_text(records, schema), newline="")
-    pd.testing.assert_frame_equal(schema.read_csv(tmp_path / "records.csv"), records)
-    records.to_parquet(tmp_path / "records.parquet")
-    again = pd.read_parquet(tmp_path / "records.parquet")
-    # Parquet has no times in seconds; the schema restores the type.
+    assert_survives_files(records, schema, tmp_path)
     features = records[schema.features]
-    pd.testing.assert_frame_equal(schema.decode(schema.encode(again)), features)
-    assert again["id"].tolist() == records["id"].tolist()
     pd.testing.assert_frame_equal(schema.decode(schema.encode(records)), features)
-    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(records)), records)
+
+
+TIMES = ("year", "day", "second", "microsecond")
+KINDS = {
+    "whole": (0, 5),
+    "number": (0.0, 1.0),
+    "truth": bool,
+    "text": ["a", "b"],
+    "code": ["00123", "7"],
+    "whole code": [1, 2**60],
+    "fraction": [1.5, 2.0],
+    "mixed fraction": [0, 0.5],
+    "other": Schema.categories(["a", "b"], other="rest"),
+    "name": Schema.names(),
+    "key": Schema.key(),
+    "formatted": Schema.dates("01/02/2020", "31/12/2022", format="%d/%m/%Y"),
+    **{
+        resolution: Schema.dates("2020-01-01", "2022-12-31", resolution=resolution)
+        for resolution in TIMES
+    },
+}
+
+
+@pytest.mark.parametrize("share_missing", [0.0, 0.2])
+def test_each_kind_of_column_survives_files(share_missing, tmp_path):
+    rng, n = np.random.default_rng(0), 600
+    times = pd.date_range("2020-01-01", "2022-12-31", periods=n)
+    columns = {
+        "whole": rng.integers(0, 6, n),
+        "number": rng.random(n),
+        "truth": rng.random(n) < 0.5,
+        **{name: rng.choice(["a", "b"], n) for name in ("text", "other", "name")},
+        "code": rng.choice(["00123", "7"], n),
+        "whole code": rng.choice([1, 2**60], n),
+        "fraction": rng.choice([1.5, 2.0], n),
+        "mixed fraction": rng.choice([0, 0.5], n),
+        "formatted": times.strftime("%d/%m/%Y"),
+        **dict.fromkeys(TIMES, times),
+        "second": times.tz_localize(
+            "America/New_York", ambiguous=True, nonexistent="shift_forward"
+        ),
+    }
+    X = pd.DataFrame(columns).astype(object)
+    X = X.mask(rng.random(X.shape) < share_missing, None).assign(key=range(n))
+    schema = Schema(KINDS)
+    model = PrivateBayesNet(schema, max_parents=0, epsilon=100.0).fit(X)
+    records = model.sample(300, random_state=0)
+    assert records.drop(columns="key").isna().any().all() == (share_missing > 0)
+    assert_survives_files(records, schema, tmp_path)
+    for n_samples in (0, 1, 20):  # missing values may be left out
+        few = model.sample(n_samples, random_state=0, where=lambda r: r["whole"].notna())
+        assert_survives_files(few, schema, tmp_path)
 
 
 # Numbers --------------------------------------------------------------------------------

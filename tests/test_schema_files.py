@@ -298,8 +298,8 @@ def test_cells_are_parsed_by_their_declarations(tmp_path):
     assert read(tmp_path, content) == {
         "code": ["x", "y", None],
         "n": [1, None, None],
-        "first name": ['a, "b"\nc', "\ufffd", ""],
-        "id": ["007", "8", ""],
+        "first name": ['a, "b"\nc', "\ufffd", None],
+        "id": ["007", "8", None],
     }
 
 

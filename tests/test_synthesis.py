@@ -368,6 +368,9 @@ def test_records_and_a_single_description_of_the_columns_are_needed():
     table = people(20)[["sex"]]
     with pytest.raises(ValueError, match="at least one record"):
         PrivateBayesNet(schema, accountant=recorder).fit(table.iloc[:0])
+    keys = Schema({"sex": Schema.key()})
+    with pytest.raises(ValueError, match="at least one column that is counted"):
+        PrivateBayesNet(keys, accountant=recorder).fit(table)
     with pytest.raises(ValueError, match="must not be given with a schema"):
         PrivateBayesNet(schema, states={"sex": ["f", "m"]}, accountant=recorder).fit(table)
     assert recorder.charges == []
@@ -636,6 +639,13 @@ def test_a_single_column_and_a_constant_one_are_learnt():
     assert PrivateBayesNet({"a": [1]}).fit(X).sample(3)["a"].tolist() == [1, 1, 1]
     both = PrivateBayesNet({"a": [1], "b": [1, 2]}).fit(X.assign(b=2))
     assert set(both.sample(20)["a"]) == {1}
+
+
+def test_more_columns_without_information_than_arrays_have_axes_are_learnt():
+    X = pd.DataFrame(1, index=range(30), columns=range(100))
+    model = PrivateBayesNet({name: [1, 2] for name in X}, target=0).fit(X)
+    assert model.sample(5).shape == (5, 100)
+    assert model.predict(X).shape == (30,)
 
 
 # Record-wise encoding ----------------------------------------------------------------

@@ -130,6 +130,18 @@ def test_scores_keep_the_covariances_of_tables_with_many_small_counts(noise):
     assert covariance(without, x, y).mean() < 0.7 * expected
 
 
+def test_draws_are_finite_if_nearly_all_records_have_one_of_very_different_numbers():
+    scores = {"x": Scores(np.array([0.0, 1.0, 2.0, 3.0, 1e6]))}
+    counts = np.zeros((5, 4))
+    counts[0] = 8.0
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        table = NoisyTable(counts + rng.normal(0, 2, counts.shape), Noise(4.0), ("x", "y"))
+        (drawn,) = draw_counts([table], 32.0, 20, rng, scores)
+        assert (drawn >= 0).all()
+        assert drawn.sum(axis=(1, 2)) == pytest.approx(32.0)
+
+
 def test_draws_of_merged_numbers_have_larger_covariances():
     rng = np.random.default_rng(0)
     values = np.array([0.0, 2.0, 3.0, 5.0, 8.0])

@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from skdirdp import PrivateBayesNet
+from skdirdp.mechanisms.splitting import calibrate_gaussian
+from skdirdp.mechanisms.tables import ContributionBound
 
 from .. import figures
 from ..experiment import Claim, Experiment, Row, Settings, seeded
@@ -206,6 +208,33 @@ def compare(real: pd.DataFrame, drawn: pd.DataFrame) -> Row:
         "worst_column": str(ratios.idxmax()),
         "deviations_beyond": int((ratios > DEVIATION).sum()),
     }
+
+
+def limit_of_moments(
+    X: pd.DataFrame, epsilon: float, share: float, rng: np.random.Generator
+) -> float:
+    """Largest error of a correlation if all second moments are released, the mean of 200 draws.
+
+    A Gaussian release has a share of the budget. Numbers are standardised without noise and clipped
+    at the length that is best for these records, so no private release of this kind is better.
+    """
+    bound = ContributionBound()  # an l2 sensitivity of 1
+    sigma = calibrate_gaussian(epsilon, DELTA, None, "add_remove", bound).sigma / np.sqrt(share)
+    filled, (n, k) = X.fillna(X.mean()), X.shape
+    real = filled.corr().to_numpy()
+    vectors = ((filled - filled.mean()) / filled.std()).to_numpy()
+    lengths = np.sqrt(np.square(vectors).sum(axis=1))
+    (first, second), best = np.triu_indices(k, 1), np.inf
+    for limit in np.quantile(lengths, [0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 1.0]):
+        clipped = vectors * np.minimum(1, limit / np.maximum(lengths, 1e-12))[:, np.newaxis]
+        # Products of two vectors of this length differ by at most this l2 distance.
+        noise = rng.normal(scale=sigma * np.sqrt(2) * limit**2 / n, size=(200, k, k))
+        noise[:, first, second] /= np.sqrt(2)  # the product of two numbers is there twice
+        moments = clipped.T @ clipped / n + noise
+        deviations = np.sqrt(np.maximum(np.diagonal(moments, axis1=1, axis2=2), 0.01))
+        found = moments / deviations[:, :, np.newaxis] / deviations[:, np.newaxis]
+        best = min(best, np.abs(found - real)[:, first, second].max(axis=1).mean())
+    return float(best)
 
 
 def measure_numbers(X: pd.DataFrame, task: Row, repeat: int, n_drawn: int) -> Row:

@@ -295,6 +295,8 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
     columns_: list[Hashable]
     #: Model of the target that is released next to the network, if there is one.
     _target_model_: TargetModel | None = None
+    # All columns of X, with those that are not modelled.
+    _order_: Sequence[Hashable] = ()
     # Whether `sample` spreads records evenly, so that counts vary less than by chance.
     _draws_evenly = True
 
@@ -406,7 +408,7 @@ class BaseBayesNet(DensityMixin, CountingEstimator):
         self._check_target()
         records = as_records(X, self.columns_, optional=self.target)
         others = [node for node in self.structure_ if node != self.target]
-        check_evidence(records, self.columns_, others)
+        check_evidence(records, [*self.columns_, *self._order_], others)
         present = [node for node in others if node in records.names]
         model = self._target_model_
         # The parameter may have changed after the fit, and columns may be left out.

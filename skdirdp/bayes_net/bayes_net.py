@@ -19,7 +19,7 @@ from ..accounting.worst_case import PERSON_RELATIONS
 from ..base import Budget, CountingEstimator
 from ..mechanisms.splitting import split_with_selection
 from ..mechanisms.tables import ContributionBound
-from ..schema import Constraint, Ignored, Key, Records, Schema, as_records, text_column
+from ..schema import Constraint, Key, Records, Schema, as_records, narrow, text_column
 from .base import (
     Codes,
     Family,
@@ -284,9 +284,9 @@ class PrivateBayesNet(MarginErrors):
             self._learn(table, schedule, n_records, constraints)
             self.columns_ = names
             self._constraints_ = schema._constraints
-            drawn = {name: kinds[name] for name in records.columns}
+            self._order_ = list(records.columns)
+            drawn = {name: kinds[name] for name in self._order_}
             self._keys_ = {name: kind for name, kind in drawn.items() if isinstance(kind, Key)}
-            self._order_ = [name for name, kind in drawn.items() if not isinstance(kind, Ignored)]
             self._set_feature_names(names)
             report = self._report(context.budget, schedule.joint.parts, (), counted.unit, n_records)
             self.privacy_ = schedule.report_class(**vars(report))
@@ -726,14 +726,14 @@ class PrivateBayesNet(MarginErrors):
                     "thousand records drawn from the network; they hold for fewer. Use `given` for "
                     "conditions on single columns"
                 )
-        return self._add_keys(pd.concat(parts, ignore_index=True).iloc[:n_samples])
+        return self._add_keys(narrow(pd.concat(parts, ignore_index=True).iloc[:n_samples]))
 
     def _add_keys(self, drawn: pd.DataFrame) -> pd.DataFrame:
         """Return records with new keys, in the order of the columns of X."""
         if not self._keys_:
             return drawn
-        keys = {name: text_column(kind.draw(len(drawn))) for name, kind in self._keys_.items()}
-        return pd.DataFrame({name: keys.get(name, drawn.get(name)) for name in self._order_})
+        found = {**drawn, **{n: text_column(k.draw(len(drawn))) for n, k in self._keys_.items()}}
+        return pd.DataFrame({name: found[name] for name in self._order_ if name in found})
 
     def _sampler(
         self, given: dict[Hashable, Any], generator: np.random.Generator

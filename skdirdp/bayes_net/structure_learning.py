@@ -197,6 +197,10 @@ class EncodedTable:
     ) -> "EncodedTable":
         """Encode the counted columns by their schema."""
         table = cls({}, {}, {})
+        if not any(schema.columns[name].is_counted for name in records.columns):
+            raise ValueError(
+                "X must have at least one column that is counted; all are keys or ignored"
+            )
         kinds, codes = schema.columns, schema.encode_columns(records, rows)
         for name, values in records.columns.items():
             kind = kinds[name]

@@ -485,7 +485,9 @@ def _tilt(tables: np.ndarray, features: np.ndarray, targets: np.ndarray) -> np.n
     totals = tables.sum(axis=1, keepdims=True)
     shares = (tables / totals).mean(axis=0)
     centre = shares @ features
-    scale = np.sqrt(np.maximum(shares @ (features - centre) ** 2, _MIN_SPREAD))
+    squares = (features - centre) ** 2
+    # Scaled features are at most 1000: sums of larger ones would overflow Newton's method.
+    scale = np.sqrt(np.maximum(shares @ squares, _MIN_SPREAD * np.maximum(squares.max(axis=0), 1)))
     features = np.column_stack([(features - centre) / scale, np.ones(len(features))])
     targets = np.column_stack([(targets - totals * centre) / scale, totals])
     return np.array(
@@ -509,7 +511,8 @@ def _tilt_table(counts: np.ndarray, features: np.ndarray, targets: np.ndarray) -
         if np.abs(gradient).max() <= _TILT_TOLERANCE * total:
             break
         curvature = (features * tilted[:, np.newaxis]).T @ features
-        step = np.linalg.solve(curvature + penalty * np.eye(len(slopes)), gradient)
+        # Rounding may make the matrix singular.
+        step = np.linalg.lstsq(curvature + penalty * np.eye(len(slopes)), gradient)[0]
         size, slope = 1.0, float(step @ gradient)
         new_loss, new = evaluate(slopes - step)
         while new_loss > loss - 1e-4 * size * slope and size > 1e-6:
@@ -518,8 +521,10 @@ def _tilt_table(counts: np.ndarray, features: np.ndarray, targets: np.ndarray) -
         if new_loss >= loss:
             break
         slopes, loss, tilted = slopes - size * step, new_loss, new
-    # Because of the penalty, the sum differs slightly from the total.
-    return tilted * (total / tilted.sum())
+    # Because of the penalty, the sum differs slightly from the total. It is 0 if the target moments
+    # are far from those of all tables.
+    found = float(tilted.sum())
+    return tilted / found * total if found > 0 else counts
 
 
 def _denoise(table: NoisyTable, n_draws: int, generator: np.random.Generator) -> np.ndarray:

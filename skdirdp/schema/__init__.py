@@ -66,7 +66,7 @@ from .kinds import (
     raise_faults,
 )
 from .schema import Schema, SchemaEncoder
-from .values import UNKNOWN, plain_value, rebuild, sort_values, type_and_value
+from .values import UNKNOWN, narrow, plain_value, rebuild, sort_values, type_and_value
 
 __all__ = [
     "ARROW_TYPES",
@@ -119,6 +119,7 @@ __all__ = [
     "list_cells",
     "may_hold_nulls",
     "missing_cells",
+    "narrow",
     "narwhals_to_pandas",
     "plain_cells",
     "plain_value",

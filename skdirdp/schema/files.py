@@ -361,11 +361,8 @@ def csv_blocks(path: Any, schema: Any) -> Iterator[dict[str, list[str | None]]]:
 
 
 def text_column(cells: list[str | None]) -> pd.Series:
-    """Return strings as a column, stored by Arrow if it is installed."""
-    try:
-        return pd.Series(cells, dtype=pd.StringDtype("pyarrow"))
-    except ImportError:
-        return pd.Series(cells, dtype=pd.StringDtype("python"))
+    """Return strings as a column of the type that pandas infers for strings."""
+    return pd.Series(cells, dtype=pd.Series([""]).dtype)
 
 
 def check_csv_header(path: Any, schema: Any) -> None:

@@ -35,7 +35,7 @@ from .columns import (
     short_time,
     times_among,
 )
-from .values import UNKNOWN, rebuild, sort_values
+from .values import UNKNOWN, column_dtype, rebuild, sort_values
 
 #: Label of missing values.
 MISSING_STATE = "(missing)"
@@ -308,16 +308,10 @@ class Categories(Kind):
         if len(self.states) == 0:
             return pd.Series([None] * len(codes), dtype=object)
         is_missing = np.asarray(codes) >= len(self.states)
-        names = {frozenset([bool]): "boolean", frozenset([int]): "Int64"}
-        dtype = names.get(frozenset(map(type, self.states)))
-        sizes: Any = self.states
-        if dtype == "Int64" and not all(-(2**63) <= value < 2**63 for value in sizes):
-            dtype = None
         labels = np.empty(len(self.states) + 1, dtype=object)
         labels[:-1] = self.states
         values = labels[codes]
-        if not is_missing.any() and dtype is not None:
-            dtype = dtype.lower().replace("boolean", "bool")
+        dtype = column_dtype(self.states, bool(is_missing.any()))
         try:
             return pd.Series(values, dtype=dtype)
         except UnicodeEncodeError:  # pandas rejects lone surrogates in strings
@@ -669,7 +663,8 @@ class Dates(_Ordered):
         missing = self.is_missing(codes)
         unit = RESOLUTIONS[self.resolution]
         times = self._first + np.where(missing, 0, codes).astype(f"m8[{unit}]")
-        times = times.astype(f"M8[{unit if unit in ('ms', 'us') else 's'}]")
+        # Parquet files have no coarser unit than milliseconds.
+        times = times.astype(f"M8[{'us' if unit == 'us' else 'ms'}]")
         times[missing] = np.datetime64("NaT", "us")
         return pd.Series(times)
 

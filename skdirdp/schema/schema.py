@@ -576,7 +576,12 @@ class Schema:
         DataFrame
         """
         blocks = files.csv_blocks(path, self)
-        return pd.DataFrame(collect_columns(self, blocks, files.text_column), copy=False)
+        absent = self.missing_values
+
+        def to_series(cells: list[str | None]) -> pd.Series:
+            return files.text_column([None if cell in absent else cell for cell in cells])
+
+        return pd.DataFrame(collect_columns(self, blocks, to_series), copy=False)
 
     # Protocols ----------------------------------------------------------------------------
 

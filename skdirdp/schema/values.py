@@ -4,7 +4,7 @@ A published name must not be an object of a record: an instance of a subclass ma
 data, and which of several equal objects is kept would reveal which record came first.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
@@ -214,3 +214,33 @@ def check_missing_values(values: Any) -> dict[Hashable, None]:
     if any(value is UNKNOWN for value in plain):
         raise TypeError("missing_values must contain strings, numbers, dates or other plain values")
     return dict.fromkeys(value for value in plain if value is not np.nan)
+
+
+def column_dtype(values: Collection[Any], any_missing: bool) -> Any:
+    """Return the type of a column of these values, or None if pandas infers it.
+
+    Files keep the type, so it is the same for columns without any values.
+    """
+    kinds = set(map(type, values))
+    if kinds == {bool}:
+        return "boolean" if any_missing else "bool"
+    if kinds == {str}:
+        return pd.Series([""]).dtype
+    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values):
+        return "Int64" if any_missing else "int64"
+    is_float = float in kinds and kinds <= {int, float}
+    exact = is_float and all(type(value) is float or abs(value) <= 2**53 for value in values)
+    return "float64" if exact else None
+
+
+def narrow(records: pd.DataFrame) -> pd.DataFrame:
+    """Return records with the type of `column_dtype` in columns whose missing values are left out.
+
+    These are whole numbers and truth values.
+    """
+    types = {
+        name: values.dtype.numpy_dtype
+        for name, values in records.items()
+        if isinstance(values.dtype, pd.Int64Dtype | pd.BooleanDtype) and not values.hasnans
+    }
+    return records.astype(types)
