@@ -107,11 +107,9 @@ class Transaction:
         return sums
 
     def charges(self) -> list[schema.Charge]:
-        """Return all charges, oldest first."""
         return [_charge(entry) for entry, _ in self._entries_after(0)]
 
     def find(self, key: str) -> schema.Charge | None:
-        """Return the charge with a key, or None."""
         self._catch_up()
         rows = schema.select_by_key(self._session, self._header.number, key)
         return _charge(rows[0]) if rows else None
@@ -301,18 +299,12 @@ class Ledger:
         created = datetime.now(timezone.utc).isoformat()
         _check_storable((name, adjacency, unit))
         header = schema.Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
-        return cls._create_or_open(path, header)
-
-    @classmethod
-    def _create_or_open(
-        cls, path: "str | os.PathLike[str] | None", header: schema.Header
-    ) -> "Ledger":
         if path is None:
             folder = _TemporaryFolder()  # keeps the folder alive until the ledger refers to it
             storage: Storage = SQLiteStorage(folder.file, survives_power_loss=False)
             number = None
         else:
-            storage = open_storage(path, header.name)
+            storage = open_storage(path, name)
             number = storage.find()
         return cls._open(storage, storage.create(header) if number is None else number)
 

@@ -231,7 +231,6 @@ def _merge_states(table: np.ndarray, names: list[str], most: int) -> tuple[np.nd
 
 
 def _average_rows(table: np.ndarray) -> np.ndarray:
-    """Average adjacent rows of a table with too many."""
     if len(table) <= _MAX_ROWS:
         return table
     starts = np.linspace(0, len(table), _MAX_ROWS, endpoint=False).astype(int)

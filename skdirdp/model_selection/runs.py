@@ -60,7 +60,6 @@ class SearchData(NamedTuple):
 
 
 def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) -> None:
-    """Raise an error for parameters that a search cannot choose."""
     schema = find_schema(estimator)
     max_rows = 1 if schema is None else schema.max_rows
     for name in dict.fromkeys(name for each in candidates for name in each):
@@ -141,7 +140,6 @@ def fit_candidate(candidate: PrivatePipeline, records: Records, wrapped: bool) -
 
 @contextmanager
 def deduplicate_warnings() -> Iterator[None]:
-    """Issue each warning of several candidates once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

@@ -142,7 +142,6 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         return max_count, known or default_total(max_count or 1.0, n_columns)
 
     def _features(self, sums: RowSums, n_columns: int) -> Any:
-        """Return the sums with the description of their tables."""
         return FeatureSums(sums, n_columns, self._one_row)
 
     def _count_features(self, X, codes, weights):

@@ -338,7 +338,6 @@ class ForbiddenAccountant:
 
 
 def private_estimators(step: Any) -> list[PrivateEstimator]:
-    """Return the private estimators that a fit of a step would fit."""
     if isinstance(step, PrivateEstimator):
         return [step]
     inside: Iterable[Any] = ()

@@ -97,12 +97,10 @@ class Cells(NamedTuple):
         return self.noisy.shape[1] >= WIDE
 
     def rows(self, chosen: slice | list[int]) -> "Cells":
-        """Return some of the rows."""
         fields = [each if isinstance(each, float | bool) else each[chosen] for each in self]
         return Cells(*fields)  # type: ignore[arg-type]
 
     def columns(self, chosen: slice | np.ndarray) -> "Cells":
-        """Return some of the columns."""
         changed = {name: getattr(self, name)[:, chosen] for name in _BY_COLUMN}
         return self._replace(**changed)
 
@@ -469,7 +467,6 @@ def _normal(
 def _exponential(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Return posteriors under exponential priors."""
     deviation, rate = np.sqrt(variance), 1 / mean
     z = (noisy - variance * rate) / deviation
     tilt = noisy**2 / (-2 * variance)

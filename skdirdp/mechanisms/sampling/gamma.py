@@ -340,7 +340,6 @@ class PowerByInversion:
         self.undecided = np.zeros(size, bool)
 
     def exact(self, i: int) -> ExactPower:
-        """Return power `i` in exact terms."""
         shape = fmpq(int(self._numerators[i]), 1 << self._places)
         halvings = int(self.halvings[i]) if np.isfinite(self.low[i]) else 0
 
@@ -395,7 +394,6 @@ class PowerByParts:
         self.low, self.high = factor - error, factor + error
 
     def exact(self, i: int) -> ExactPower:
-        """Return power `i` in exact terms."""
         shape = fmpq(int(self._numerators[i]), 1 << self._places)
         doublings, low_part = int(self._doublings[i]), int(self._low_part[i])
         rate = shape * 2**doublings
