@@ -267,9 +267,7 @@ class _SmallProduct(DirectionCurves):
         if excess(0.0) <= 0:
             return 0.0
         if not np.isfinite(bound):
-            bound = 1.0
-            while np.isfinite(bound) and excess(bound) > 0:
-                bound *= 2
+            bound = _power_of_two(lambda x: excess(x) <= 0)
         if not np.isfinite(bound) or excess(bound) > 0 or bound < _LEAST_EPSILON:
             return bound
         tolerance = _EPSILON_ROUNDING * bound
@@ -408,6 +406,19 @@ def _best_order(curves: Curves, convert: Callable[..., Floats], argument: float)
 
     low = -_LOG_TILT - max(log_limit, 0.0)
     return float(np.min(zoomed_search(evaluate, low, _LOG_TILT, _ZOOMS, _ORDERS)[1]))
+
+
+def _power_of_two(holds: Callable[[float], bool]) -> float:
+    """Smallest power of two, at least 1, from which on a condition holds."""
+    low, high = -1, 0
+    while not holds(2.0**high):
+        low, high = high, max(1, 2 * high)
+        if high >= np.finfo(float).maxexp:
+            return np.inf
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(2.0**middle) else (middle, high)
+    return 2.0**high
 
 
 def _delta(log_delta: Floats) -> Floats:

@@ -296,7 +296,7 @@ class DirichletNB(_NumericNaiveBayes):
         shares = sums.probabilities
         if np.any(extra):
             shares = smoothed_mean(sums.counts, sums.smoothing + extra)
-        self.feature_log_prob_ = np.log(shares)
+        self.feature_log_prob_ = np.log(shares, out=shares)
 
 
 @shared_docs

@@ -357,6 +357,7 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
         share_variances=np.tile(np.repeat(variances, len(_GRID)), (len(deviations), 1)),
     )
     moments = [each.reshape(-1, size) for each in _Batch.from_cells([grid], prior).moments(weights)]
+    slopes = [np.diff(moment) for moment in moments]
     posterior = np.empty((2, *cells.noisy.shape))
     for place, (noisy, deviation) in enumerate(zip(cells.noisy, deviations, strict=True)):
         for chosen in row_blocks(len(noisy), 1, _BLOCK):
@@ -366,10 +367,10 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
             first = rest.astype(np.intp)
             rest -= first
             first += offsets[chosen]
-            for moment, out in zip(moments, posterior[:, place, chosen], strict=True):
+            parts = posterior[:, place, chosen]
+            for moment, slope, out in zip(moments, slopes, parts, strict=True):
                 moment[place].take(first, out=out, mode="clip")  # other modes copy
-                step = moment[place, 1:].take(first, mode="clip")
-                step -= out
+                step = slope[place].take(first, mode="clip")
                 step *= rest
                 out += step
     # Cells beyond the grid are evaluated exactly.
