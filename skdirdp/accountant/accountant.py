@@ -241,7 +241,12 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         _check_texts(label=label, key=key)
         is_new = key is None
         key = uuid4().hex if key is None else codec.check_key(key)
-        # A charge with one key counts once, even if a lost connection delivers it later.
+        self._charge_with_retries(spec, releases, label, key, is_new)
+
+    def _charge_with_retries(
+        self, spec: str, releases: int, label: str | None, key: str, is_new: bool
+    ) -> None:
+        """Charge with one key, which counts once even if a lost connection delivers it later."""
         for _ in range(_ATTEMPTS - 1):
             with suppress(schema.ConnectionLostError):
                 return self._charge(spec, releases, label, key, is_new)
