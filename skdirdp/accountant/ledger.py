@@ -299,12 +299,18 @@ class Ledger:
         created = datetime.now(timezone.utc).isoformat()
         _check_storable((name, adjacency, unit))
         header = schema.Header(uuid.uuid4().hex, limit, created, name, adjacency, unit)
+        return cls._create_or_open(path, header)
+
+    @classmethod
+    def _create_or_open(
+        cls, path: "str | os.PathLike[str] | None", header: schema.Header
+    ) -> "Ledger":
         if path is None:
             folder = _TemporaryFolder()  # keeps the folder alive until the ledger refers to it
             storage: Storage = SQLiteStorage(folder.file, survives_power_loss=False)
             number = None
         else:
-            storage = open_storage(path, name)
+            storage = open_storage(path, header.name)
             number = storage.find()
         return cls._open(storage, storage.create(header) if number is None else number)
 
