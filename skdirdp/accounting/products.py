@@ -254,6 +254,14 @@ class PairProduct:
                 total += float(counts @ step**2)
         return max(total, _LEAST)
 
+    def _condensed_at(self, scale: float) -> CondensedPairs:
+        # A scale that is much larger than needed leaves more residual pairs.
+        known = self._condensed
+        if known is None or not known.scale / 8 <= scale <= known.scale:
+            known = condense(self._kinds, self._squares, 2.0 ** np.ceil(np.log2(scale)))
+            self._condensed = known
+        return known
+
     def _search(
         self, objective: Callable[[CondensedPairs, Floats], Floats], start: float, zooms: int
     ) -> tuple[CondensedPairs, Floats, Floats]:
@@ -261,11 +269,7 @@ class PairProduct:
         deviation = self._spread**-0.5
         scale = 1.2 * np.hypot(start + 0.5, 8.5 * deviation) / _REAL_SHARE + 1
         for _ in range(_MAX_DOUBLINGS):
-            condensed = self._condensed
-            # A scale that is much larger than needed leaves more residual pairs.
-            if condensed is None or not condensed.scale / 8 <= scale <= condensed.scale:
-                power = 2.0 ** np.ceil(np.log2(float(scale)))
-                self._condensed = condensed = condense(self._kinds, self._squares, power)
+            condensed = self._condensed_at(float(scale))
             limit = min(self.max_tilt, _REAL_SHARE * condensed.scale)
 
             def evaluate(x, condensed=condensed, limit=limit):
