@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from ._messages import warn
 from .exceptions import PrivacyLeakWarning
 
-# Minimum number of words per call to the cipher, so that small draws share a call.
-_MIN_WORDS = 1024
+# Minimum number of blocks per call to the cipher, so that small draws share a call.
+_MIN_BLOCKS = 512
 
 
 class SecureGenerator:
@@ -29,9 +29,10 @@ class SecureGenerator:
         self._set_key()
 
     def _set_key(self) -> None:
-        # Each key is used once, so the counter may start from 0.
-        key = algorithms.AES(_fresh_key())
-        self._encryptor = Cipher(key, modes.CTR(bytes(16))).encryptor()
+        # Counter mode is ECB applied to successive counter values.
+        key = algorithms.AES(_fresh_key().to_bytes(16, "little"))
+        self._encryptor = Cipher(key, modes.ECB()).encryptor()
+        self._n_blocks = 0
         self._unused = np.empty(0, np.uint64)
         # Another thread may have held the lock when the process was forked.
         self._lock = Lock()
@@ -42,13 +43,21 @@ class SecureGenerator:
         if self._pid != os.getpid():
             self._set_key()
         with self._lock:
-            missing = size - self._unused.size
-            if missing > 0:
-                # Encrypted zeros are the encrypted counter values themselves.
-                stream = self._encryptor.update(bytes(8 * max(missing, _MIN_WORDS)))
-                self._unused = np.append(self._unused, np.frombuffer(stream, np.uint64))
+            if size > self._unused.size:
+                self._encrypt(max((size - self._unused.size + 1) // 2, _MIN_BLOCKS))
             words, self._unused = self._unused[:size], self._unused[size:]
         return words
+
+    def _encrypt(self, n_blocks: int) -> None:
+        """Encrypt the next counter blocks and append the result to the unused words."""
+        blocks = np.zeros((n_blocks, 2), np.uint64)
+        blocks[:, 0] = np.arange(self._n_blocks, self._n_blocks + n_blocks)
+        self._n_blocks += n_blocks
+        start, end = self._unused.size, self._unused.size + 2 * n_blocks
+        words = np.empty(end + 2, np.uint64)  # the cipher needs room for one more block
+        words[:start] = self._unused
+        self._encryptor.update_into(_as_bytes(blocks), _as_bytes(words[start:]))
+        self._unused = words[:end]
 
     def integers(self, high: int) -> int:
         """Draw an integer from 0 to `high - 1`."""
@@ -103,6 +112,10 @@ def sampling_generator(random_state: Any = None) -> np.random.Generator:
     )
 
 
-def _fresh_key() -> bytes:
+def _fresh_key() -> int:
     """Return a 128-bit key from the operating system."""
-    return os.urandom(16)
+    return int.from_bytes(os.urandom(16), "little")
+
+
+def _as_bytes(words: np.ndarray) -> memoryview:
+    return words.ravel().view(np.uint8).data

@@ -14,7 +14,7 @@ def repeatable_keys(request, monkeypatch):
     it does not change from run to run. Worker processes draw their own keys.
     """
     keys = random.Random(request.node.nodeid)
-    monkeypatch.setattr("skdirdp._random._fresh_key", lambda: keys.randbytes(16))
+    monkeypatch.setattr("skdirdp._random._fresh_key", lambda: keys.getrandbits(128))
 
 
 @pytest.fixture(scope="session")
