@@ -233,7 +233,6 @@ class ColumnBlock:
         return np.hstack([np.eye(size)[states] for size, states in pairs])
 
     def join(self, other: "ColumnBlock") -> "ColumnBlock":
-        """Return one block of the columns of both."""
         n_cells = self.n_cells * other.n_cells
         codes = np.empty(len(self.codes), dtype=np.min_scalar_type(n_cells))
         for rows in row_blocks(len(codes), 1, _BLOCK_RECORDS):
@@ -253,7 +252,6 @@ class ColumnBlock:
         return ColumnBlock(start, [size for size in sizes if size > 1], codes.take(self.codes))
 
     def add_effects(self, effects: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the sum of the effects of the states of each combination."""
         return reduce(
             np.add, (effect[states] for effect, states in zip(effects, self._states, strict=True))
         )

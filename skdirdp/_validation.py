@@ -61,11 +61,6 @@ def _to_float(name: str, value: Any) -> float:
         raise ValueError(f"{name} must be at most {LARGEST:g}; got a larger integer") from None
 
 
-def store_real(instance: Any, name: str, **limits: Any) -> None:
-    """Check an attribute of a frozen dataclass and store it as a float."""
-    store_reals(instance, **{name: limits})
-
-
 def store_reals(instance: Any, **limits: Mapping[str, Any]) -> None:
     """Check attributes of a frozen dataclass by `check_real`, and store them as floats."""
     for name, limit in limits.items():

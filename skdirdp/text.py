@@ -310,7 +310,6 @@ stop_words, token_pattern, ngram_range, analyzer, vocabulary, binary, dtype
     def _set_fitted_attributes(
         self, words: Sequence[Any], counts: np.ndarray, lowest: float, highest: float
     ) -> None:
-        """Set the vocabulary from the released counts."""
         within = np.flatnonzero((counts > 0) & (counts >= lowest) & (counts <= highest))
         largest = within[np.argsort(-counts[within], kind="stable")[: self.max_features]]
         # Equal words of different types, such as 1 and True, share a column, named by the first.

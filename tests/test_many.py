@@ -170,7 +170,7 @@ def test_scaled_zeta_functions_agree_with_mpmath():
 )
 def test_large_and_small_products_of_smooth_pairs_agree(pairs):
     case = WorstCase(renyi=tuple(pairs), profile=tuple(pairs))
-    small, large = _SmallProduct(case), LargeProduct.from_worst_case(case)
+    small, large = _SmallProduct(case), LargeProduct.nothing().plus([(case, 1)])
     epsilon = small.epsilon(DELTA)
     assert large.epsilon(DELTA) == pytest.approx(epsilon, rel=1e-9)
     for part in (0.3, 1.0, 1.5):
@@ -343,7 +343,7 @@ def test_many_gaussian_pairs_compose_to_one():
 def test_epsilon_is_consistent_where_the_method_changes():
     pairs = tuple((LaplacePair(1 / (30.0 + i)), 2) for i in range(17))
     case = WorstCase(renyi=pairs, profile=pairs)
-    assert LargeProduct.from_worst_case(case).epsilon(DELTA) == pytest.approx(
+    assert LargeProduct.nothing().plus([(case, 1)]).epsilon(DELTA) == pytest.approx(
         _SmallProduct(case).epsilon(DELTA), rel=1e-5
     )
     parts = [(LaplaceMechanism(scale=30.0 + i), 1) for i in range(17)]
@@ -439,7 +439,8 @@ class Unknown(DominatingPair):
 def test_pairs_without_a_series_are_composed_one_by_one():
     pairs = [*betas(8), (Unknown(), 1)]
     assert PairProduct().with_curves(pairs) is None
-    assert LargeProduct.from_worst_case(WorstCase(renyi=tuple(pairs), profile=tuple(pairs))) is None
+    case = WorstCase(renyi=tuple(pairs), profile=tuple(pairs))
+    assert LargeProduct.nothing().plus([(case, 1)]) is None
 
 
 @pytest.mark.parametrize(

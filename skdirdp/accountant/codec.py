@@ -110,7 +110,6 @@ def _is_chargeable(value: Any) -> bool:
 
 
 def _to_plain(value: Any) -> Any:
-    """Convert a value to JSON types."""
     if _is_chargeable(value):
         parameters = {f.name: _to_plain(getattr(value, f.name)) for f in fields(value)}
         return {"kind": type(value).__name__, **parameters}
@@ -382,8 +381,6 @@ def _digest(content: dict[str, Any]) -> str:
 
 
 def as_csv(accountant: Any) -> str:
-    """Return the history of a ledger as CSV."""
-
     def cell(value: Any) -> Any:
         if isinstance(value, datetime):
             return value.astimezone(timezone.utc).isoformat()
@@ -410,7 +407,6 @@ def _check_is_file(path: "str | PathLike[str]") -> None:
 
 
 def export_format(path: "str | PathLike[str]") -> str:
-    """Return the export format for the extension of a file name."""
     _check_is_file(path)
     extension = Path(path).suffix.lower().removeprefix(".")
     if extension not in FORMATS:
@@ -422,7 +418,6 @@ def export_format(path: "str | PathLike[str]") -> str:
 
 
 def read_export(path: "str | PathLike[str]") -> tuple[dict[str, Any], list[Entry]]:
-    """Return the stored parameters and the charges of a JSON export."""
     _check_is_file(path)
     unreadable = f"the export {path} cannot be read"
     try:

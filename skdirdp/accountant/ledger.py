@@ -107,11 +107,9 @@ class Transaction:
         return sums
 
     def charges(self) -> list[schema.Charge]:
-        """Return all charges, oldest first."""
         return [_charge(entry) for entry, _ in self._entries_after(0)]
 
     def find(self, key: str) -> schema.Charge | None:
-        """Return the charge with a key, or None."""
         self._catch_up()
         rows = schema.select_by_key(self._session, self._header.number, key)
         return _charge(rows[0]) if rows else None

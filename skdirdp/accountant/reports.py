@@ -596,7 +596,6 @@ def _charges_table(accountant: Any) -> Markup:
 
 
 def _wide_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Markup:
-    """Return a table without empty columns."""
     kept = [i for i in range(len(columns)) if any(row[i] != "" for row in rows)]
     shown = [tuple(row[i] for i in kept) for row in rows]
     numbers = ["charges", "releases", "ε together", "ε alone"]

@@ -190,7 +190,6 @@ def person_noun(header: Header) -> str | None:
 
 
 def declared_unit(header: Header) -> str:
-    """Describe the declared unit of a ledger."""
     if is_person_level(header.adjacency):
         return f"{header.unit or PERSON}; every charge has to protect all records of each"
     if header.adjacency == RECORD or is_record(header.unit):

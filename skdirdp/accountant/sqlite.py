@@ -238,7 +238,6 @@ def _lock_content(identity: str, entries: int, head: str) -> bytes:
 
 
 def _flock(descriptor: int) -> bool:
-    """Try to lock a file, without waiting."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return True

@@ -366,7 +366,7 @@ def direction_curves(case: WorstCase) -> DirectionCurves:
     many = sum(not isinstance(curve, GaussianPair) for curve, _ in curves) > FEW
     if many and case.profile is not None:
         many = _enumerated_log_delta(_merge_gaussians(case.profile), np.empty(0)) is None
-    product = LargeProduct.from_worst_case(case) if many else None
+    product = LargeProduct.nothing().plus([(case, 1)]) if many else None
     return product or _small_product(case)
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._validation import LARGEST, check_real, store_real
+from .._validation import LARGEST, check_real, store_reals
 from .composition import PrivacyCurves
 from .pairs import PureDPPair, ResponseMixturePair
 from .worst_case import (
@@ -37,9 +37,7 @@ class Guarantee(PrivacyCurves):
     """
 
     def __post_init__(self):
-        for parameter in fields(self):
-            if parameter.metadata:
-                store_real(self, parameter.name, **parameter.metadata)
+        store_reals(self, **{each.name: each.metadata for each in fields(self) if each.metadata})
         check_relation(self.adjacency)
 
     @abstractmethod

@@ -399,11 +399,6 @@ class LargeProduct(DirectionCurves):
         self.max_loss = np.inf if profile is None else profile.max_loss
 
     @classmethod
-    def from_worst_case(cls, case: WorstCase) -> "LargeProduct | None":
-        """Create the curves of a worst case, or return None if a parameter is out of range."""
-        return cls.nothing().plus([(case, 1)])
-
-    @classmethod
     def nothing(cls) -> "LargeProduct":
         product = PairProduct()
         return cls(product, product, 0.0)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._validation import store_real
+from .._validation import store_reals
 from .composition import Composition, PrivacyCurves
 from .guarantees import Guarantee, lower_hull
 from .pairs import DominatingPair, Floats, map_values
@@ -133,8 +133,8 @@ class RepeatedSelection(Guarantee):
     shape: float = 1.0
 
     def __post_init__(self):
-        store_real(self, "gamma", at_least=1e-12, below=1)
-        store_real(self, "shape", above=-1, at_most=100)
+        limits = {"above": -1, "at_most": 100}
+        store_reals(self, gamma={"at_least": 1e-12, "below": 1}, shape=limits)
 
     def __str__(self) -> str:
         return f"the best of {self.mean:.3g} runs on average, each {self.run}"

@@ -49,7 +49,6 @@ _ONE = (
 
 
 def add_to(commands: Any) -> None:
-    """Add the command to the parser."""
     about = "learn a table privately, and write synthetic records"
     parser = add_command(commands, "synthesize", about)
     parser.add_argument("table", metavar="IN", help="a CSV file with a header")
@@ -91,7 +90,6 @@ def add_fit_options(parser: argparse.ArgumentParser) -> None:
 
 
 def open_accountant(options: argparse.Namespace) -> Any:
-    """Return the accountant of the options, or None."""
     if options.name is not None and options.ledger is None:
         raise CommandError("--name is for ledgers in a database; pass one to --ledger", EXIT_USAGE)
     return None if options.ledger is None else open_ledger(options.ledger, options.name)
@@ -180,7 +178,6 @@ def _write_records(
 def _write_quality(
     options: argparse.Namespace, model: Any, schema: Any, table: Any, n_tables: int
 ) -> None:
-    """Write the page about errors and the data sheet."""
     measured = {}
     if options.measure_epsilon is not None:
         print_progress(options, "measuring errors")
@@ -197,7 +194,6 @@ def _write_quality(
 def _sheet_sections(
     options: argparse.Namespace, model: Any, schema: Any, quality: QualityReport, n_tables: int
 ) -> list[SheetSection]:
-    """Return the sections of the data sheet."""
     n_records = f"{model.n_records_:,.0f} records"
     if model.privacy_.n_records is None:
         n_records = f"about {n_records} (the exact number is protected)"

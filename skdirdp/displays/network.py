@@ -233,7 +233,6 @@ def _merge_states(
 
 
 def _average_rows(table: np.ndarray) -> np.ndarray:
-    """Average adjacent rows of a table with too many."""
     if len(table) <= _MAX_ROWS:
         return table
     starts = np.linspace(0, len(table), _MAX_ROWS, endpoint=False).astype(int)

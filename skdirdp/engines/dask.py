@@ -50,11 +50,9 @@ class DaskTable(in_memory.OutOfCoreTable):
         self.given = {role for role, value in given.items() if value is not None}
 
     def select_features(self, features: list[Any]) -> in_memory.OutOfCoreTable:
-        """Restrict a DataFrame to some of the features."""
         return super().select_features(features) if self._is_frame else self
 
     def _align(self, role: str, value: Any) -> list[Delayed]:
-        """Partition labels, weights or ids like X."""
         chunks = None if self._is_frame or np.isnan(self._X.chunks[0]).any() else self._X.chunks[0]
         if not dask.is_dask_collection(value):
             if chunks is None or isinstance(value, str):

@@ -56,11 +56,9 @@ class NumericColumns:
         return cls(names, columns, are_numeric, threshold)
 
     def values(self) -> list[nw.Expr]:
-        """Return the columns as 64-bit floats."""
         return [nw.col(name).cast(nw.Float64) for name in self.columns]
 
     def summands(self) -> list[nw.Expr]:
-        """Return the numbers that are summed."""
         if self.threshold is None:
             return self.values()
         # Floats, because not all engines can add booleans.
@@ -200,11 +198,9 @@ class LazyTable(OutOfCoreTable):
 
     @property
     def label(self) -> str:
-        """Name of the column of labels."""
         return self._roles.named["y"]
 
     def count(self, counter: Counter) -> Any:
-        """Return the counts of the estimator."""
         if counter.schema is not None:
             blocks = with_progress(table_blocks(self._X, self._roles.columns), None, "block")
             parts = (self._roles.split(block_frame(block)) for block in blocks)
@@ -214,7 +210,6 @@ class LazyTable(OutOfCoreTable):
         return counter.count_frame(self)
 
     def with_progress(self, tables: list[Any]) -> Any:
-        """Iterate over tables with a progress bar."""
         return with_progress(tables, len(tables), "table")
 
     def counted(self, n_rows: int, max_rows: int) -> CountedRows:
@@ -374,7 +369,6 @@ def _check_number(n_distinct: int, n_cells: int, columns: list[str]) -> None:
 
 
 def _rename(frame: nw.LazyFrame, names: dict[str, str]) -> nw.LazyFrame:
-    """Rename all columns."""
     # Some names have a special meaning in queries: Polars interprets ``^a$`` as a regular
     # expression, and DuckDB ``a.b`` as a field of a column.
     if frame.implementation.is_duckdb():

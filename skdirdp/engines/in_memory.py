@@ -108,7 +108,6 @@ class ColumnRoles:
 
     @property
     def columns(self) -> list[Any]:
-        """Names of all columns that are used."""
         return [*self.features, *self.named.values()]
 
     def split(self, frame: pd.DataFrame, **others: Any) -> Part:
@@ -248,7 +247,6 @@ class ArrowTable(OutOfCoreTable):
         self.empty = empty_table(X)[self._roles.features]
 
     def count(self, counter: Counter) -> Any:
-        """Return the counts of all batches."""
         total = None
         if hasattr(self._X, "count_rows"):
             total = -(-self._X.count_rows() // BLOCK_ROWS)

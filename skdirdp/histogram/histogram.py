@@ -113,7 +113,6 @@ class FeatureBins:
     grids: list[FineGrid | None]  # None for categorical and constant features
 
     def edges(self) -> list[np.ndarray]:
-        """Return the edges of the bins of each feature."""
         edges = [CONSTANT_EDGES if n is None else np.arange(n + 1) - 0.5 for n in self.n_categories]
         for k, grid in enumerate(self.grids):
             edges[k] = edges[k] if grid is None else grid.edges
@@ -199,7 +198,6 @@ def check_categories(X: np.ndarray, sizes: list[Any], first: int = 0) -> None:
 
 
 def check_pair(pair: Any, feature: int) -> tuple[float, float]:
-    """Return the bounds of a feature as floats."""
     ends = np.asarray(pair, dtype=float)
     if ends.shape != (2,) or not np.all(np.isfinite(ends)) or not ends[0] < ends[1]:
         raise ValueError(
@@ -232,7 +230,6 @@ def check_bins_fit(
 
 
 def bins_from_onehot(X: Any, n_bins: np.ndarray) -> np.ndarray:
-    """Return the bin of each feature from one-hot columns."""
     features = np.repeat(np.arange(len(n_bins)), n_bins)
     bins = np.concatenate([np.arange(n) for n in n_bins])
     # The number of ones in the columns of each feature, and the sum of their bins.
@@ -290,7 +287,6 @@ class ReleasedHistogram:
         return self.mechanism.unbiased(self.release, self.n_samples)
 
     def _estimate_unordered(self) -> np.ndarray:
-        """Return the estimated shares of unordered bins."""
         nearest = project_counts(self._unbiased, 1.0)
         return nearest / nearest.sum()
 

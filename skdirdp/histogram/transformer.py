@@ -304,7 +304,6 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         leaks: list[str],
         X: np.ndarray | None,
     ) -> None:
-        """Release the histograms, and set the fitted attributes."""
         n_samples, size_leaks = self._public_n_samples(counts.counted, context.budget)
         tables = {
             size: CountTable(n_samples, size, min_smoothing=0.0, postprocess=self.postprocess)
@@ -325,7 +324,6 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
     def _set_histograms(
         self, releases: Sequence[Release], bins: FeatureBins, kind: Any, n_samples: float | None
     ) -> None:
-        """Set the released histograms of all features."""
         self.fine_edges_ = bins.edges()
         self.release_ = [release.drawn for release in releases]
         self._is_categorical_ = np.array([size is not None for size in bins.n_categories])
@@ -398,7 +396,6 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         return self._columns_
 
     def _declare_features(self, columns: Any) -> None:
-        """Set the features, given their number or names."""
         if self.schema is None:
             if isinstance(columns, Integral):
                 columns = range(check_integer("columns", columns, at_least=1))
@@ -644,7 +641,6 @@ class DirichletHistogramTransformer(NoisyTablesMixin, TransformerMixin, Counting
         return np.column_stack(columns).astype(X.dtype, copy=False)
 
     def _representatives(self, k: int) -> np.ndarray:
-        """Return a value for each bin of a feature."""
         edges, histogram = value_edges(self.bin_edges_[k]), self._histograms_[k]
         if histogram is None or histogram.mechanism.is_exact or self._is_categorical_[k]:
             with np.errstate(invalid="ignore"):

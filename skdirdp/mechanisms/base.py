@@ -112,7 +112,6 @@ class Mechanism(PrivacyCurves):
         """Return counts with noise of mean 0."""
 
     def _prepare(self, *drawn: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return the arguments of `_probabilities`."""
         return drawn
 
     @staticmethod

@@ -83,7 +83,6 @@ class Problem:
         return _slope(self.budget)
 
     def additive(self, kind: Any, scale: float) -> Solution:
-        """Return mechanisms that add noise with a common scale."""
         return tuple(_additive(kind, table, self.adjacency, scale) for table, _ in self.tables)
 
     @property
@@ -276,7 +275,6 @@ def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
 
 
 def _make(kind: Any, table: CountTable, adjacency: str, *parameters: Any, **more: Any) -> Any:
-    """Return a mechanism with the bounds of a table."""
     count, total = table.contribution.max_count, table.contribution.max_total
     relation = table.relation(adjacency)
     return kind(*parameters, adjacency=relation, max_count=count, max_total=total, **more)

@@ -172,7 +172,8 @@ def estimate_score(
         step = scorer._step(mechanism.adjacency) / GRID
         difference = float(noisy[0, 0] - noisy[0, 1])
         value = scorer.low + step * (scorer._n_steps(mechanism.adjacency) * GRID + difference) / 2
-        width = step * (_quantile(tail / 2) * mechanism.sigma / math.sqrt(2) + 2 * GRID)
+        quantile = float(-ndtri(min(max(tail / 2, 1e-300), 0.5)))
+        width = step * (quantile * mechanism.sigma / math.sqrt(2) + 2 * GRID)
         low, high = value - width, value + width
     else:
         # Among values from 0 to 1 with the same mean, 0 and 1 have the largest variance. So the
@@ -198,10 +199,6 @@ def rank_table(scorer: PrivateScorer, noisy: np.ndarray, sigma: float) -> float:
         return float(np.mean(_shrunk_share(gain, loss, sigma)))
     # All runs have the same number of records, so the difference has the least noise.
     return float(gain[0] - loss[0])
-
-
-def _quantile(tail: float) -> float:
-    return float(-ndtri(min(max(tail, 1e-300), 0.5)))
 
 
 def _shrunk_share(gain: np.ndarray, loss: np.ndarray, sigma: float) -> np.ndarray:
@@ -244,7 +241,6 @@ def _score_records(function: Callable, estimator: Any, X: Any, y: Any) -> np.nda
 
 
 def _split_by_missing_cells(X: Any, rows: np.ndarray) -> list[np.ndarray]:
-    """Split rows into parts with the same missing cells."""
     # Other libraries convert a column of integers to floats if one value is missing.
     missing = schema.missing_cells(X)
     if missing is None:

@@ -253,7 +253,6 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         return best
 
     def _refit(self, best: Run, data: SearchData, plan: SearchPlan, generator: Any) -> Run:
-        """Return the best run with its candidate fitted to all records."""
         seed = None if self.random_state is None else int(generator.integers(2**31))
         parameters, wrapped = data.candidates[best.candidate_index], is_wrapped(self.estimator)
         candidate = make_candidate(self.estimator, parameters, plan.refit_budget, seed)

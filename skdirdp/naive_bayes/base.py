@@ -348,7 +348,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
     def _count(
         self, X: Any, y: Any, sample_weight: Any, groups: Any, is_private: bool
     ) -> ClassCounts:
-        """Count all records, in memory or out of core."""
         table = open_table(X, y, sample_weight, groups)
         if table.in_memory:
             return self._count_batch(table.part, self._public_classes(), is_private)
@@ -409,7 +408,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         return X, encode_labels(y, self.classes_), weights, rows, leaks
 
     def _validate_part(self, part: Part, *, reset: bool) -> tuple[Any, np.ndarray]:
-        """Validate the records and labels of a part before it is counted."""
         return self._validate(part.X, part.y, reset=reset)
 
     def _class_counts(
@@ -433,7 +431,6 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
             )
 
     def _count_out_of_core(self, table: Any) -> ClassCounts:
-        """Count a table that is not in memory, where it is."""
         if "y" not in table.given:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
@@ -475,13 +472,11 @@ class _PrivateNaiveBayes(ClassifierMixin, CountingEstimator):
         return self._validate_some(np.zeros((len(records), 1)), records.iloc[:, 0])[1]
 
     def _validate_some(self, X: Any, y: Any) -> tuple[Any, np.ndarray]:
-        """Validate some columns, and encode their labels."""
         probe = self._for_workers()  # its feature names are set to those of these columns
         X, y = probe._validate(X, y, reset=True)
         return X, encode_labels(y, self.classes_)
 
     def _check_given_counts(self, tables: Any, n_samples: Any, is_private: bool) -> ClassCounts:
-        """Check and return the counts that are given to `fit_counts`."""
         self._check_declared("given as counts", self._undeclared(weighted=False))
         self.classes_ = check_classes(self.classes, self.class_prior)
         given = dict(check_tables(tables, ("class_count", self._feature_table)))

@@ -142,7 +142,6 @@ class _NumericNaiveBayes(_PrivateNaiveBayes):
         return max_count, known or default_total(max_count or 1.0, n_columns)
 
     def _features(self, sums: RowSums, n_columns: int) -> Any:
-        """Return the sums with the description of their tables."""
         return FeatureSums(sums, n_columns, self._one_row)
 
     def _count_features(self, X, codes, weights):
@@ -297,7 +296,7 @@ class DirichletNB(_NumericNaiveBayes):
         shares = sums.probabilities
         if np.any(extra):
             shares = smoothed_mean(sums.counts, sums.smoothing + extra)
-        self.feature_log_prob_ = np.log(shares)
+        self.feature_log_prob_ = np.log(shares, out=shares)
 
 
 @shared_docs

@@ -359,7 +359,6 @@ class PrivatePipeline(Pipeline):
         return self._rehearsed(X, y, params).joint if self._has_private_steps() else None
 
     def _rehearsed(self, X: Any, y: Any, params: dict) -> contexts.JointPlan:
-        """Return the plan of a fit, without fitting."""
         with suppress_external_warnings(bool(np.isfinite(self.epsilon))):
             return self._plan(Pipeline.fit, self._open(X, y, params))[0]
 
@@ -385,7 +384,6 @@ class PrivatePipeline(Pipeline):
             return result
 
     def _fit_jointly(self, fit: Callable, X: Any, y: Any, params: dict, leaking: list[str]) -> Any:
-        """Fit copies of the steps with the noise that is charged."""
         inputs = self._open(X, y, params)
         plan, prefix = self._plan(fit, inputs)
         paid = contexts.PaidFit(plan, inputs)

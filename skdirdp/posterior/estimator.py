@@ -511,7 +511,6 @@ def _check_shape(x: Any) -> None:
 
 
 def observed_labels(label_counts: Counter[Hashable]) -> list[Hashable]:
-    """Return the labels that occur in the data, sorted."""
     try:
         labels = sorted(label_counts)  # type: ignore[type-var]
     except TypeError:

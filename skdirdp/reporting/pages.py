@@ -134,7 +134,6 @@ def wide(table: Markup) -> Markup:
 
 
 def statement(sentence: str) -> Markup:
-    """Return the section with the statement of the guarantee."""
     # A line must not break within "ε = 1".
     quote = tag("blockquote", sentence.replace(" = ", "\u00a0=\u00a0"))
     return section("The exact statement", quote)

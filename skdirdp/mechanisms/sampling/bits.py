@@ -128,7 +128,6 @@ class Uniform:
         return arb(2 * self._head + 1, 1) * arb(2) ** -(self._bits + 1)
 
     def extend(self) -> None:
-        """Draw the next word."""
         word = self._stream.next_word(self._index, self._n_words)
         self._head = (self._head << WORD) | word
         self._bits += WORD
