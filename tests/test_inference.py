@@ -369,6 +369,19 @@ def test_intervals_cover_as_often_as_they_claim(name):
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "dirichlet"])
+@pytest.mark.parametrize("public", [True, False])
+def test_cramers_v_of_unequal_margins_covers_as_often_as_it_claims(name, public):
+    """Noise differs between directions of association, and the association is strong."""
+    p = (np.eye(3)[:, [0, 1, 2, 0, 1]] + 0.2) / 24 * np.array([[6.0], [3.0], [2.0]])
+    p /= p.sum()
+    noisy = drawn(MECHANISMS[name], p, 2000, RUNS, seed=5)
+    noisy = noisy if public else replace(noisy, n_records=None)
+    expected = np.outer(p.sum(axis=1), p.sum(axis=0))
+    truth = np.sqrt(np.sum((p - expected) ** 2 / expected) / 2)
+    assert covers(cramers_v(noisy), truth) == pytest.approx(0.95, abs=REACH)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "dirichlet"])
 def test_intervals_for_the_records_themselves_cover_their_shares(name):
     rng = np.random.default_rng(1)
     x = np.array([[12.0, 40.0], [30.0, 118.0]])
