@@ -368,6 +368,17 @@ def test_intervals_cover_as_often_as_they_claim(name):
     assert covers(quantile(noisy, 0.7, np.arange(4.0), axis=1), 2.4) > 0.95 - REACH
 
 
+@pytest.mark.parametrize("population", [True, False])
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+def test_a_difference_of_a_certain_and_an_impossible_event_is_covered(name, population):
+    """Each of two standard normal deviates rejects on one side only."""
+    p = np.array([[0.4, 0.0, 0.0], [0.0, 0.2, 0.4]])
+    noisy = drawn(MECHANISMS[name], p, 400, 2 * RUNS, seed=3)
+    found = difference(noisy, np.s_[:, 0], 0, 1, population=population)
+    exact = 1 - np.exp(-(1.96**2) / 2) / 4 - 0.025
+    assert covers(found, 1.0) == pytest.approx(exact, abs=REACH / np.sqrt(2))
+
+
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "dirichlet"])
 @pytest.mark.parametrize("public", [True, False])
 def test_cramers_v_of_unequal_margins_covers_as_often_as_it_claims(name, public):

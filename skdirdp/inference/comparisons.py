@@ -82,8 +82,10 @@ def _compare(
     """Return limits of a function that increases with a first share and decreases with a second.
 
     Two deviates z1 and z2 are tested together: the limits are the extremes of the function where
-    ``z1^2 + z2^2 <= z^2``. For the counted records with Laplace noise, limits are quantiles of the
-    function of two independent shares instead. `outermost` replaces values that are undefined.
+    ``z1^2 + z2^2 <= z^2``. For the counted records with Laplace noise, limits are the outermost of
+    these and of quantiles of the function of two independent shares: the former cover too little
+    in the middle of the range, and the latter if one share is 0 and the other 1. `outermost`
+    replaces values that are undefined.
     """
     table = table.for_population(population)
     z = normal_quantile(confidence)
@@ -96,9 +98,11 @@ def _compare(
         raise ValueError("given and reference must not have cells in common")
     # Without a correction the noise of the two shares is independent.
     tested = [TestedShare(table, inside, each, population, False) for each in (first, second)]
-    limits: Callable[..., tuple] = _melded if table.law.b > 0 and not population else _extremes
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = limits(*tested, function, z, outermost)
+        low, high = _extremes(*tested, function, z, outermost)
+        if table.law.b > 0 and not population:
+            others = _melded(*tested, function, z, outermost)
+            low, high = np.minimum(low, others[0]), np.maximum(high, others[1])
         value = np.clip(function(tested[0].value, tested[1].value), *outermost)
     low, high = np.clip(low, *outermost), np.clip(high, *outermost)
     shape = tested[0].value.shape
@@ -400,9 +404,14 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
         light = 0.0 if law.b > 0 else law.variance
         known &= expected.min(axis=-1) + light >= _MIN_EXPECTED
     sums, levels, excess = _squared_contrasts(counts, totals, (rows, columns), law)
-    level = 1.0 if law.is_exact else _linear_variance(table, counts, (rows, columns), totals)
+    level = (
+        1.0 if law.is_exact else _linear_variance(table, counts, totals, (rows, columns), levels)
+    )
+    # A small sum does not show the direction of the association. The upper limit allows for all.
+    most = np.maximum(level, levels.max(axis=-1))
     tails = (1 - confidence) / 2
-    low, high = (_association(sums, levels, excess, level, tail) for tail in (1 - tails, tails))
+    low = _association(sums, levels, excess, level, 1 - tails)
+    high = _association(sums, levels, excess, most, tails)
     centre = np.maximum(sums - levels.sum(axis=-1), 0.0)
     scale = totals * (min(shape) - 1)
     value, low, high = (np.sqrt(np.clip(each / scale, 0.0, 1.0)) for each in (centre, low, high))
@@ -431,7 +440,7 @@ def _squared_contrasts(counts, totals, margins, law):
     return squares.sum(axis=-1), levels, 12 * law.b**4 * fourth[0] * fourth[1] / totals**2
 
 
-def _linear_variance(table, counts, margins, totals):
+def _linear_variance(table, counts, totals, margins, levels):
     """Return the variance of the estimated association n phi^2, divided by four times itself.
 
     It is that of the linear part of ``phi^2 = sum y^2 / (R C) - 1`` with sums R of rows and C of
@@ -449,9 +458,13 @@ def _linear_variance(table, counts, margins, totals):
     slope = (slope - terms.sum(axis=1, keepdims=True) / columns).reshape(counts.shape)
     likely = np.maximum(counts, 0.0)
     variance = np.sum(likely * slope**2, axis=-1) + _noise_variance(table, slope, likely)
-    association = totals * (terms.sum(axis=(1, 2)) - 1)
+    second = np.sum(levels**2, axis=-1)
+    sums = totals * (terms.sum(axis=(1, 2)) - 1)
+    # The variance of all contrasts, and that of the association without the noise of the slope.
+    whole = variance / (4 * np.maximum(sums, 1e-9))
+    part = (variance / 4 - second) / np.maximum(sums - levels.sum(axis=-1), np.sqrt(2 * second))
     # It vanishes for a perfect association, for which the distribution function is not defined.
-    return np.maximum(variance / (4 * np.maximum(association, 1e-9)), _MIN_LEVEL)
+    return np.maximum(np.maximum(whole, part), _MIN_LEVEL)
 
 
 def _association(sums, levels, excess, level, probability):
