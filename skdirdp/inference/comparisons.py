@@ -97,15 +97,15 @@ def _compare(
     if np.any(first & second):
         raise ValueError("given and reference must not have cells in common")
     # Without a correction the noise of the two shares is independent.
-    tested = [TestedShare(table, inside, each, population, False) for each in (first, second)]
+    one, two = (TestedShare(table, inside, each, population, False) for each in (first, second))
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = _extremes(*tested, function, z, outermost)
+        low, high = _extremes(one, two, function, z, outermost)
         if table.law.b > 0 and not population:
-            others = _melded(*tested, function, z, outermost)
+            others = _melded(one, two, function, z, outermost)
             low, high = np.minimum(low, others[0]), np.maximum(high, others[1])
-        value = np.clip(function(tested[0].value, tested[1].value), *outermost)
+        value = np.clip(function(one.value, two.value), *outermost)
     low, high = np.clip(low, *outermost), np.clip(high, *outermost)
-    shape = tested[0].value.shape
+    shape = one.value.shape
     return Estimate(value, low.reshape(shape), high.reshape(shape), confidence)
 
 
