@@ -378,7 +378,7 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     >>> from skdirdp.mechanisms import GaussianMechanism
     >>> table = NoisyTable([[480.2, 21.7], [399.5, 103.1]], GaussianMechanism(4.0), n_records=1000)
     >>> cramers_v(table)
-    Estimate(0.2455, low=0.1791, high=0.3168, confidence=0.95)
+    Estimate(0.2455, low=0.1871, high=0.3168, confidence=0.95)
     """
     table = table.for_population()
     check_real("confidence", confidence, above=0, below=1)
