@@ -274,8 +274,22 @@ def test_renyi_and_pure_budgets(visits):
     losses = [2 / mechanism.scale for mechanism in tabs.mechanisms_.values()]
     assert 0.999 < sum(losses) <= 1.0
     assert tabs.privacy_.composition().delta(1.0) == 0
+    assert PrivateCrosstab(SCHEMA, delta=0.0).fit(visits).mechanisms_ == tabs.mechanisms_
     with pytest.raises(ValueError, match="delta must be positive"):
-        PrivateCrosstab(SCHEMA, delta=0.0).fit(visits)
+        PrivateCrosstab(SCHEMA, delta=0.0, mechanism="dirichlet").fit(visits)
+
+
+@pytest.mark.parametrize(("n_tables", "name"), [(1, "laplace"), (3, "laplace"), (6, "gaussian")])
+def test_the_default_mechanism_has_the_smallest_variance(visits, n_tables, name):
+    """For counts with Gaussian tails, Laplace noise is smaller for few tables only."""
+    tables = [("sex", "age"), "age", "seen", ("age", "seen"), "sex", "readmitted"][:n_tables]
+    noise = {}
+    for mechanism in (*MECHANISMS[:3], "default"):
+        options = {} if mechanism == "default" else {"mechanism": mechanism}
+        fitted = PrivateCrosstab(SCHEMA, tables, **options).fit(visits).mechanisms_
+        noise[mechanism] = [each.noise.variance_at(100) for each in fitted.values()]
+        assert mechanism != "default" or {each.name for each in fitted.values()} == {name}
+    assert noise["default"] == np.min(list(noise.values()), axis=0).tolist()
 
 
 def test_nothing_exact_is_kept():
@@ -294,19 +308,15 @@ def test_nothing_exact_is_kept():
     assert pickle.loads(kept).table("a").equals(tabs.table("a"))
 
 
-def test_the_number_of_records_leaks_only_by_the_choice_of_a_mechanism(visits):
-    with pytest.warns(PrivacyLeakWarning, match="n_samples"):
-        tabs = PrivateCrosstab(SCHEMA, adjacency="add_remove", mechanism="auto").fit(visits)
-    assert tabs.privacy_.not_covered == ("n_samples",)
-    # The noise of a given mechanism does not depend on it.
-    for mechanism in MECHANISMS[:3]:
-        options = {"adjacency": "add_remove", "mechanism": mechanism}
-        some, more = (
-            PrivateCrosstab(SCHEMA, n_samples=n_samples, **options).fit(visits)
-            for n_samples in (None, 10**6)
-        )
-        assert some.privacy_ == more.privacy_
-        assert some.privacy_.not_covered == ()
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_the_noise_does_not_depend_on_the_number_of_records(visits, mechanism):
+    options = {"adjacency": "add_remove", "mechanism": mechanism}
+    some, more = (
+        PrivateCrosstab(SCHEMA, n_samples=n_samples, **options).fit(visits)
+        for n_samples in (None, 10**6)
+    )
+    assert some.privacy_ == more.privacy_
+    assert some.privacy_.not_covered == ()
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ CASES = {
         counts_of,
     ),
     "crosstab": (
-        PrivateCrosstab(Schema({"rain": bool, "wet": bool}), n_samples=1500),
+        PrivateCrosstab(Schema({"rain": bool, "wet": bool}), n_samples=1500, mechanism="dirichlet"),
         {"X": pd.DataFrame({"rain": [True], "wet": [True]})},
         weather,
     ),

@@ -368,6 +368,30 @@ def test_intervals_cover_as_often_as_they_claim(name):
     assert covers(quantile(noisy, 0.7, np.arange(4.0), axis=1), 2.4) > 0.95 - REACH
 
 
+@pytest.mark.parametrize("population", [True, False])
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+def test_a_difference_of_a_certain_and_an_impossible_event_is_covered(name, population):
+    """Each of two standard normal deviates rejects on one side only."""
+    p = np.array([[0.4, 0.0, 0.0], [0.0, 0.2, 0.4]])
+    noisy = drawn(MECHANISMS[name], p, 400, 2 * RUNS, seed=3)
+    found = difference(noisy, np.s_[:, 0], 0, 1, population=population)
+    exact = 1 - np.exp(-(1.96**2) / 2) / 4 - 0.025
+    assert covers(found, 1.0) == pytest.approx(exact, abs=REACH / np.sqrt(2))
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "dirichlet"])
+@pytest.mark.parametrize("public", [True, False])
+def test_cramers_v_of_unequal_margins_covers_as_often_as_it_claims(name, public):
+    """Noise differs between directions of association, and the association is strong."""
+    p = (np.eye(3)[:, [0, 1, 2, 0, 1]] + 0.2) / 24 * np.array([[6.0], [3.0], [2.0]])
+    p /= p.sum()
+    noisy = drawn(MECHANISMS[name], p, 2000, RUNS, seed=5)
+    noisy = noisy if public else replace(noisy, n_records=None)
+    expected = np.outer(p.sum(axis=1), p.sum(axis=0))
+    truth = np.sqrt(np.sum((p - expected) ** 2 / expected) / 2)
+    assert covers(cramers_v(noisy), truth) == pytest.approx(0.95, abs=REACH)
+
+
 @pytest.mark.parametrize("name", ["gaussian", "laplace", "dirichlet"])
 def test_intervals_for_the_records_themselves_cover_their_shares(name):
     rng = np.random.default_rng(1)

@@ -232,9 +232,9 @@ class InferenceCoverage(Experiment):
             f"because nothing can be said. *{NEAR}*: within three deviations of the noise and "
             "sampling; tests have one side there, and for two unknown shares no test has exactly "
             "the nominal level. *edges of bins*: limits of quantiles are edges. *all directions*: "
-            f"an interval for Cramer's V allows for all directions of association. *{FEW}*: fewer "
-            f"than {FEWEST} are expected outside of the most frequent row and column, and a "
-            "correlation depends on them."
+            "the upper limit of Cramer's V allows for all directions of association. "
+            f"*{FEW}*: fewer than {FEWEST} are expected outside of the most frequent row and "
+            "column, and a correlation depends on them."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:

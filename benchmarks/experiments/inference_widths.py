@@ -58,6 +58,21 @@ def two_rows(rows: int, columns: int) -> np.ndarray:
     return np.outer(of_rows, of_columns)
 
 
+def opposite(rows: int, columns: int) -> np.ndarray:
+    """Two large rows: one has nearly all of its records in the first column, the other few."""
+    of_first = np.full(rows, 0.5)
+    of_first[:2] = 1 - RARE, RARE
+    other = np.repeat((1 - of_first)[:, np.newaxis] / (columns - 1), columns - 1, axis=1)
+    table = np.hstack([of_first[:, np.newaxis], other])
+    return two_rows(rows, columns).sum(axis=1, keepdims=True) * table
+
+
+def first_column(rows: int, columns: int) -> np.ndarray:
+    """Nearly all records in the first column."""
+    of_columns = np.array([1 - RARE, *[RARE / (columns - 1)] * (columns - 1)])
+    return np.outer(np.full(rows, 1 / rows), of_columns)
+
+
 def rare_median(rows: int, columns: int) -> np.ndarray:
     """A bin in the middle that has the median, and hardly any records."""
     of_columns = np.zeros(columns)
@@ -78,9 +93,9 @@ def half_first(rows: int, columns: int) -> np.ndarray:
 POPULATIONS: dict[str, tuple[Callable[[int, int], np.ndarray], ...]] = {
     "share": (even,),
     "conditional share": (even,),
-    "difference": (even, two_rows),
+    "difference": (even, two_rows, opposite),
     "odds ratio": (even, two_rows),
-    "mean": (even,),
+    "mean": (even, first_column),
     "quantile": (rare_median, half_first),
     "correlation": (even, diagonal),
     "Cramer's V": (even, diagonal),
@@ -167,18 +182,24 @@ class InferenceWidths(Experiment):
     def table(self, results: pd.DataFrame) -> pd.DataFrame:
         found = verdicts(high_cells(), results)
         table = pd.crosstab([found["experiment"], found["kind"]], found["verdict"])
-        return table.reindex(columns=[NEEDED, HIDDEN, TOO_WIDE], fill_value=0)
+        table = table.reindex(columns=[NEEDED, HIDDEN, TOO_WIDE], fill_value=0)
+        lowest = found.groupby(["experiment", "kind"])["rate"].median().round(3)
+        return table.assign(**{"lowest coverage": lowest})
 
     def remarks(self, results: pd.DataFrame) -> str:
         return (
             f"Cells that cover more than {MOST:.1%}, for one in {STEP} combinations of "
-            "mechanism, adjacency, number of records and ε. Each interval was measured at one or "
-            "two other populations with these and the shape of the table, "
+            "mechanism, adjacency, number of records and ε. Each interval was measured at one to "
+            "three other populations with these and the shape of the table, "
             f"{int(results['runs'].min())} runs each. They were chosen by theory: for quantiles, a "
             "bin of the median with hardly any records, and just more than half of the records in "
-            "the first bin; for comparisons, two large rows with shares of a half; otherwise, even "
-            f"margins. *needed*: at one of them, intervals of {FACTOR:g} of the width (of "
-            f"logarithms, for odds ratios) cover less than {CONFIDENCE:.0%}. Limits of quantiles "
+            "the first bin; for comparisons, two large rows with shares of a half; for differences "
+            "also with shares next to 1 and 0, and for means nearly all records in the first "
+            "category: if the noise hides most of the range, only tests of values near its ends "
+            "reject; otherwise, even margins. *lowest coverage*: the median of the coverage at the "
+            "population where it is lowest. *needed*: at one of them, intervals of "
+            f"{FACTOR:g} of the width (of logarithms, for odds ratios) cover less than "
+            f"{CONFIDENCE:.0%}. Limits of quantiles "
             "are edges; their intervals are needed if they cover at most "
             f"{MOST:.1%} at one of them, within two standard errors. *nothing can be said*: more "
             "than half of the intervals are the whole range at all of them. *wider than needed*: "

@@ -71,10 +71,14 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         proportional to it. If None, all pairs of columns.
     max_cells : int, default=10_000_000
         Largest number of cells of all tables together. More are an error.
-    {epsilon, delta, order, mechanism, adjacency}
+    {epsilon, delta, order}
+    mechanism : {"dirichlet", "gaussian", "laplace", "auto"}, default="auto"
+        Noise distribution. "auto" selects Gaussian or Laplace noise, whichever has the smaller
+        variance for the budget: Laplace noise for few tables. Dirichlet noise has the variance of
+        Gaussian noise in empty cells, and more in others. "laplace" and "auto" allow `delta=0`.
+    {adjacency}
     n_samples : float, default=None
-        Public number of records, by which "auto" selects the mechanism. If None, the actual
-        number is used, which is public only under replacement.
+        Expected number of records. Only `FederatedRound` needs it; the noise does not depend on it.
     {max_rows, postprocess, accountant, label, random_state}
 
     Attributes
@@ -150,7 +154,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         epsilon: float = 1.0,
         delta: float = 1e-5,
         order: float | None = None,
-        mechanism: str = "dirichlet",
+        mechanism: str = "auto",
         adjacency: str = "replace",
         n_samples: float | None = None,
         max_rows: int = 1,
@@ -293,11 +297,8 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
         counts: TableCounts,
     ) -> None:
         """Release the counts of all tables, and set the fitted attributes."""
-        # The noise of one mechanism follows from the budget alone.
+        # The noise follows from the budget alone.
         n_samples = 1.0 if self.n_samples is None else float(self.n_samples)
-        leaks: list[str] = []
-        if self.mechanism == "auto":
-            n_samples, leaks = self._public_n_samples(counts.counted, context.budget)
         tables = [
             # The cells of a table are one row. Counts are drawn, and not smoothed.
             CountTable(
@@ -310,9 +311,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
             for weight, table in zip(weights.values(), counts.tables, strict=True)
         ]
         rows = [table.reshape(1, -1) for table in counts.tables]
-        plan = ReleasePlan(
-            self, context, list(zip(tables, rows, strict=True)), counts.counted, leaks
-        )
+        plan = ReleasePlan(self, context, list(zip(tables, rows, strict=True)), counts.counted)
         released = context.release(plan)
         families = counter.families
         shapes = [(*family.parent_states, family.n_states) for family in families.values()]

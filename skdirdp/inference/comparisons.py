@@ -1,6 +1,7 @@
 """Comparisons of conditional shares, and measures of association."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,9 @@ _MIN_MARGIN = 0.5
 # Smallest expected count, plus the variance of Gaussian or gamma noise, for which contrasts of a
 # table are nearly normal: the usual rule for chi-squared tests.
 _MIN_EXPECTED = 5.0
+# Halvings that find a limit of an association, and the smallest relative variance of its linear
+# part: the distribution function of a larger multiple of a chi-squared variable is inaccurate.
+_HALVINGS, _MIN_LEVEL = 60, 0.1
 # A variance, or a margin, is known if it exceeds this many deviations of its noise.
 _MIN_SIGNAL = 4.0
 
@@ -78,8 +82,10 @@ def _compare(
     """Return limits of a function that increases with a first share and decreases with a second.
 
     Two z-scores z1 and z2 are tested together: the limits are the extremes of the function where
-    ``z1^2 + z2^2 <= z^2``. For the counted records with Laplace noise, limits are quantiles of the
-    function of two independent shares instead. `outermost` replaces values that are undefined.
+    ``z1^2 + z2^2 <= z^2``. For the counted records with Laplace noise, limits are the outermost of
+    these and of quantiles of the function of two independent shares: the former cover too little
+    in the middle of the range, and the latter if one share is 0 and the other 1. `outermost`
+    replaces values that are undefined.
     """
     table = table.for_population(population)
     z = normal_quantile(confidence)
@@ -91,13 +97,15 @@ def _compare(
     if np.any(first & second):
         raise ValueError("given and reference must not have cells in common")
     # Without a correction the noise of the two shares is independent.
-    tested = [TestedShare(table, inside, each, population, False) for each in (first, second)]
-    limits: Callable[..., tuple] = _melded if table.law.b > 0 and not population else _extremes
+    one, two = (TestedShare(table, inside, each, population, False) for each in (first, second))
     with np.errstate(divide="ignore", invalid="ignore"):
-        low, high = limits(*tested, function, z, outermost)
-        value = np.clip(function(tested[0].value, tested[1].value), *outermost)
+        low, high = _extremes(one, two, function, z, outermost)
+        if table.law.b > 0 and not population:
+            others = _melded(one, two, function, z, outermost)
+            low, high = np.minimum(low, others[0]), np.maximum(high, others[1])
+        value = np.clip(function(one.value, two.value), *outermost)
     low, high = np.clip(low, *outermost), np.clip(high, *outermost)
-    shape = tested[0].value.shape
+    shape = one.value.shape
     return Estimate(value, low.reshape(shape), high.reshape(shape), confidence)
 
 
@@ -360,9 +368,9 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
 
     Notes
     -----
-    The statistic of `independence` with the inverse covariance of all residuals has a noncentral
-    chi-squared distribution. Noise shrinks some directions of association more than others. The
-    interval allows for all directions, so it covers more than `confidence` in larger tables.
+    The sum of the squared contrasts of the two margins has a mean that increases with the
+    association by the same amount in all directions. It is treated as the multiple of a noncentral
+    chi-squared variable with its mean and variance, which include the noise.
 
     Examples
     --------
@@ -370,16 +378,17 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     >>> from skdirdp.mechanisms import GaussianMechanism
     >>> table = NoisyTable([[480.2, 21.7], [399.5, 103.1]], GaussianMechanism(4.0), n_records=1000)
     >>> cramers_v(table)
-    Estimate(0.2455, low=0.1791, high=0.3168, confidence=0.95)
+    Estimate(0.2455, low=0.1871, high=0.3168, confidence=0.95)
     """
     table = table.for_population()
     check_real("confidence", confidence, above=0, below=1)
     shape = check_two_way(table, "cramers_v")
     law = table.law
+    if law.r > 0:
+        # A correction would spread the noise of large counts over all cells.
+        table = replace(table, n_records=None)
     flat = table.counts.reshape(-1, table.size)
     counts, totals = corrected(flat, table.n_records)
-    if law.r > 0:
-        counts = flat  # the noise of large counts would be spread over all cells
     # Margins of dependent variables are sums; the noise must not hide the smallest of them.
     sums = [counts.reshape(-1, *shape).sum(axis=axis) for axis in (2, 1)]
     noise = [np.sqrt(law.variance * size) for size in (shape[1], shape[0])]
@@ -394,14 +403,16 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
         # Noise with light tails makes small counts more nearly normal.
         light = 0.0 if law.b > 0 else law.variance
         known &= expected.min(axis=-1) + light >= _MIN_EXPECTED
-    dof = (shape[0] - 1) * (shape[1] - 1)
-    statistic, weak, strong, centre = _standardised(counts, totals, (rows, columns), law)
+    sums, levels, excess = _squared_contrasts(counts, totals, (rows, columns), law)
+    level = (
+        1.0 if law.is_exact else _linear_variance(table, counts, totals, (rows, columns), levels)
+    )
+    # A small sum does not show the direction of the association. The upper limit allows for all.
+    most = np.maximum(level, levels.max(axis=-1))
     tails = (1 - confidence) / 2
-    stretch = 1.0 if law.is_exact else _stretch(counts, expected, statistic, dof)
-    middle = np.maximum(statistic - dof, 0.0)
-    low, high = (_noncentrality(statistic, dof, tail) for tail in (1 - tails, tails))
-    low = np.maximum(middle - stretch * (middle - low), 0.0) * weak
-    high = (middle + stretch * (high - middle)) * strong
+    low = _association(sums, levels, excess, level, 1 - tails)
+    high = _association(sums, levels, excess, most, tails)
+    centre = np.maximum(sums - levels.sum(axis=-1), 0.0)
     scale = totals * (min(shape) - 1)
     value, low, high = (np.sqrt(np.clip(each / scale, 0.0, 1.0)) for each in (centre, low, high))
     low, high = np.where(known, low, 0.0), np.where(known, high, 1.0)
@@ -411,40 +422,67 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     return Estimate(value, low, high, confidence)
 
 
-def _standardised(counts, totals, margins, law):
-    """Return the statistic, the range of its loss by noise, and the squared association.
+def _squared_contrasts(counts, totals, margins, law):
+    """Return the sum of squared contrasts, their variances, and the excess variance of the sum.
 
-    Without noise the noncentrality is the association phi^2 times the number of records. With
-    noise it is divided by a number between the second and the third result.
+    The mean of the sum is that of the variances plus the number of records times the association
+    phi^2. The excess is due to the fourth cumulants of Laplace noise.
     """
     smallest = _MIN_MARGIN / totals[:, np.newaxis]
     (left, first), (right, second) = (_contrasts(np.maximum(p, smallest)) for p in margins)
     tables = counts.reshape(len(counts), left.shape[2], right.shape[2])
     residual = left @ tables @ right.transpose(0, 2, 1)
-    residual = residual.reshape(len(counts), -1) / np.sqrt(totals)[:, np.newaxis]
+    squares = residual.reshape(len(counts), -1) ** 2 / totals[:, np.newaxis]
     # The covariance of the contrasts is diagonal: that of the counts is 1, the noise is added.
-    levels = (first[:, :, np.newaxis] * second[:, np.newaxis]).reshape(residual.shape)
+    levels = (first[:, :, np.newaxis] * second[:, np.newaxis]).reshape(squares.shape)
     levels = 1 + (law.variance / totals)[:, np.newaxis] * levels + (1 / law.r if law.r > 0 else 0.0)
-    return (
-        np.sum(residual**2 / levels, axis=-1),
-        levels.min(axis=-1),
-        levels.max(axis=-1),
-        np.maximum(np.sum(residual**2 - levels, axis=-1), 0.0),
-    )
+    fourth = [np.sum(np.sum(each**2, axis=1) ** 2, axis=1) for each in (left, right)]
+    return squares.sum(axis=-1), levels, 12 * law.b**4 * fourth[0] * fourth[1] / totals**2
 
 
-def _stretch(counts, expected, statistic, dof):
-    """Return the standard deviation of the statistic relative to the noncentral distribution.
+def _linear_variance(table, counts, totals, margins, levels):
+    """Return the variance of the estimated association n phi^2, divided by four times itself.
 
-    Under association, cells that are larger than expected vary more. To first order the variance
-    of the noncentral part changes by the factor ``sum y rho^2 / sum e rho^2``, with expected
-    counts e and ``rho = (y - e) / e``.
+    It is that of the linear part of ``phi^2 = sum y^2 / (R C) - 1`` with sums R of rows and C of
+    columns, and 1 for independent variables without noise.
     """
-    expected = np.maximum(expected, _MIN_MARGIN)
-    ratio = (counts - expected) / expected
-    factor = np.sum(counts * ratio**2, axis=-1) / np.sum(expected * ratio**2, axis=-1)
-    moved = 4 * np.maximum(statistic - dof, 0.0)
-    return np.sqrt((2 * dof + moved * np.clip(factor, 1.0, 3.0)) / (2 * dof + moved))
+    shape = (-1, *table.shape)
+    n = totals[:, np.newaxis, np.newaxis]
+    smallest = _MIN_MARGIN / totals[:, np.newaxis]
+    rows, columns = (np.maximum(p, smallest) for p in margins)
+    rows, columns = rows[:, :, np.newaxis], columns[:, np.newaxis]
+    shares = counts.reshape(shape) / n
+    ratio = shares / (rows * columns)
+    terms = shares * ratio
+    slope = 2 * ratio - terms.sum(axis=2, keepdims=True) / rows
+    slope = (slope - terms.sum(axis=1, keepdims=True) / columns).reshape(counts.shape)
+    likely = np.maximum(counts, 0.0)
+    variance = np.sum(likely * slope**2, axis=-1) + _noise_variance(table, slope, likely)
+    second = np.sum(levels**2, axis=-1)
+    sums = totals * (terms.sum(axis=(1, 2)) - 1)
+    # The variance of all contrasts, and that of the association without the noise of the slope.
+    whole = variance / (4 * np.maximum(sums, 1e-9))
+    part = (variance / 4 - second) / np.maximum(sums - levels.sum(axis=-1), np.sqrt(2 * second))
+    # It vanishes for a perfect association, for which the distribution function is not defined.
+    return np.maximum(np.maximum(whole, part), _MIN_LEVEL)
+
+
+def _association(sums, levels, excess, level, probability):
+    """Return the association n phi^2 at which P(at most the sum of squares) is given; 0 if none.
+
+    At the association m, the sum of squares of contrasts with variances l_k has the mean
+    ``sum l_k + m`` and the variance ``sum 2 l_k^2 + 4 m l``, where l is the variance of the linear
+    part relative to m. It is treated as the multiple b of a noncentral chi-squared variable with
+    these two moments. Without noise it is one.
+    """
+    first, second = levels.sum(axis=-1), np.sum(levels**2, axis=-1) + excess / 2
+    low, high = np.zeros(sums.shape), sums + 10 * np.sqrt(second + level * sums) + 50 * level
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        b = (second + 2 * level * middle) / (first + 2 * middle)
+        larger = chndtr(sums / b, first / b, middle / b) > probability
+        low, high = np.where(larger, middle, low), np.where(larger, high, middle)
+    return low
 
 
 def _contrasts(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -458,14 +496,3 @@ def _contrasts(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     basis = np.linalg.svd(root[:, np.newaxis])[2][:, 1:] / root[:, np.newaxis]
     norms, turn = np.linalg.eigh(basis @ basis.transpose(0, 2, 1))
     return turn.transpose(0, 2, 1) @ basis, norms
-
-
-def _noncentrality(statistic: np.ndarray, dof: int, probability: float) -> np.ndarray:
-    """Return the noncentralities at which P(at most the statistic) is given; 0 if none."""
-    low = np.zeros(statistic.shape)
-    high = statistic + 10 * np.sqrt(statistic + dof) + 50
-    for _ in range(60):
-        middle = (low + high) / 2
-        larger = chndtr(statistic, dof, middle) > probability
-        low, high = np.where(larger, middle, low), np.where(larger, high, middle)
-    return low

@@ -262,8 +262,12 @@ def _check_parameters(mechanism, epsilon, delta, order, adjacency, calibration) 
 @lru_cache(maxsize=4096)
 def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
     if mechanism == "auto":
-        candidates = [_solve(problem, name, "exact") for name in ("dirichlet", *_ADDITIVE)]
-        return min(candidates, key=problem.divergence)
+        additive = [_solve(problem, name, "exact") for name in _ADDITIVE]
+        if all(table.postprocess for table, _ in problem.tables):
+            # All variances of one solution differ from those of the other by one factor. Dirichlet
+            # noise has the variance of Gaussian noise plus x / r (`_subtracted_alpha`).
+            return min(additive, key=lambda solution: solution[0].noise.variance)
+        return min([_solve(problem, "dirichlet", "exact"), *additive], key=problem.divergence)
     solve = {
         ("dirichlet", "exact"): _exact_dirichlet,
         ("dirichlet", "algorithm1"): _algorithm1,
