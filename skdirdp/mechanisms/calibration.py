@@ -59,9 +59,9 @@ class Problem:
     adjacency: str
 
     def excess(self, mechanisms: Sequence[Mechanism]) -> float:
-        """Return the log excess over the budget, positive if the budget is exceeded.
+        """Return the logarithm of the ratio of the cost to the budget.
 
-        It is continuous in the noise.
+        It is positive if the budget is exceeded, and a continuous function of the noise scale.
         """
         counts = [count for _, count in self.tables]
         total = Composition(zip(mechanisms, counts, strict=True))
@@ -79,7 +79,7 @@ class Problem:
 
     @property
     def slope(self) -> float:
-        """Approximate derivative of `excess` with respect to the logarithm of the inverse noise."""
+        """Approximate derivative of `excess` with respect to the log of the inverse noise scale."""
         return _slope(self.budget)
 
     def additive(self, kind: Any, scale: float) -> Solution:
@@ -158,8 +158,7 @@ def calibrate(
         Whether neighbouring data sets differ by replacing one record, or by adding or removing
         one.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce
-        published methods.
+        How the noise is calibrated. "algorithm1" and "tcdp" reproduce published methods.
     max_count, max_total, floor : float
         As in `DirichletMechanism`.
 
@@ -294,9 +293,9 @@ def _dirichlet(
 
 
 def _exact_dirichlet(problem: Problem) -> Solution:
-    """Return the solution for the best alpha, with the largest r that the budget allows at it.
+    """Return the solution for the best alpha, with the largest r that the budget allows for it.
 
-    For a fixed alpha the release approaches the counts as r increases, and the privacy loss
+    For a fixed alpha, the release approaches the counts as r increases, and the privacy loss
     increases from zero to infinity. The largest r is therefore unique.
     """
     frontier = _Frontier(problem)
@@ -310,7 +309,7 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     def divergence(log_alpha: float) -> float:
         return problem.divergence(frontier.near(max(np.exp(log_alpha), min_alpha)))
 
-    # The first local minimum on a grid, refined.
+    # Find the first local minimum on a grid, and refine it.
     log_alpha = np.log(_FIRST_ALPHA)
     downhill = divergence(log_alpha + _STRIDE) < divergence(log_alpha)
     direction = _STRIDE if downhill else -_STRIDE
@@ -371,7 +370,7 @@ class _Frontier:
         for _ in range(_MAX_SECANTS):
             next_log_r = min(log_r - value / slope, log_ceiling)
             if not abs(next_log_r - log_r) <= _MAX_STEP:
-                break  # an infinite excess has no slope
+                break  # the step is too long, or not finite because the excess is infinite
             # A slope from a nearby alpha has a relative error of about a tenth.
             if abs(next_log_r - log_r) < (_COARSE if self._slope is None else 10 * _COARSE):
                 # A slope steeper than expected is local: do not use it at other alphas.
