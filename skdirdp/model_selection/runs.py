@@ -61,7 +61,7 @@ class SearchData(NamedTuple):
 
 
 def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) -> None:
-    """Raise an error if candidates set parameters that a search cannot vary."""
+    """Raise an error if a candidate has parameters that a search does not support."""
     schema = find_schema(estimator)
     max_rows = 1 if schema is None else schema.max_rows
     for name in dict.fromkeys(name for parameters in candidates for name in parameters):
