@@ -307,8 +307,8 @@ def share_z_scores(
     """Return z-scores of the first of two noisy sums, given its true share under the hypothesis.
 
     The z-score increases with the noisy share and decreases with `share`. The first group's counts
-    are binomial. If the counts vary little and there is little noise, the probabilities are summed
-    exactly.
+    are binomial. If they vary little and there is little noise, tail probabilities are summed over
+    all counts.
     """
     share = np.clip(share, 0.0, 1.0)
     p = np.stack([share, 1 - share], axis=-1)
@@ -330,14 +330,14 @@ def share_z_scores(
     if not coarse.any():
         return z
 
-    def pick(array):
+    def select_groups(array):
         return np.broadcast_to(array, (*shape, array.shape[-1]))[coarse]
 
-    def flat(array):
+    def select(array):
         return np.broadcast_to(array, shape)[coarse]
 
-    selected = Groups(pick(noisy), pick(n_cells), flat(n_records), None)
-    z[coarse] = _z_scores_from_summed_tails(noise, selected, flat(share), std[coarse])
+    selected = Groups(select_groups(noisy), select_groups(n_cells), select(n_records), None)
+    z[coarse] = _z_scores_from_summed_tails(noise, selected, select(share), std[coarse])
     return z
 
 
@@ -376,7 +376,7 @@ def tilted(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _z_scores_from_summed_tails(noise, groups, share, std):
-    """Return z-scores from tail probabilities that are summed over the binomial counts."""
+    """Return z-scores from tail probabilities, which are summed over the binomial counts."""
     noisy, n_cells, n_records, _ = groups
     n_records = np.rint(n_records)
     centre = n_records * share
