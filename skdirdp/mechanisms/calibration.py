@@ -346,7 +346,7 @@ class _Frontier:
     def __init__(self, problem: Problem):
         self._problem = problem
         scale = max(table.precision * table.min_smoothing for table, _ in problem.tables)
-        self._per_alpha = 1 / scale if scale > 0 else np.inf
+        self._max_r_per_alpha = 1 / scale if scale > 0 else np.inf
         self._slope: float | None = None  # None if unknown
         self._offsets: dict[float, float] = {}  # maps log(alpha) to the error of the guess
 
@@ -389,13 +389,13 @@ class _Frontier:
         return lambda log_r: self._problem.excess(self._mechanisms(log_r, alpha))
 
     def _mechanisms(self, log_r: float, alpha: float) -> Solution:
-        r, adjacency = min(np.exp(log_r), alpha * self._per_alpha), self._problem.adjacency
+        r, adjacency = min(np.exp(log_r), alpha * self._max_r_per_alpha), self._problem.adjacency
         tables = [table for table, _ in self._problem.tables]
         return tuple(_dirichlet(table, adjacency, r * table.precision, alpha) for table in tables)
 
     def _guess(self, alpha: float) -> tuple[float, float]:
         """Return the initial guess of log r at alpha, and the upper limit of log r."""
-        log_alpha, log_ceiling = float(np.log(alpha)), float(np.log(alpha * self._per_alpha))
+        log_alpha, log_ceiling = float(np.log(alpha)), float(np.log(alpha * self._max_r_per_alpha))
         # Extrapolate the error of the guess linearly from the two nearest alphas.
         nearest = sorted(self._offsets, key=lambda known: abs(known - log_alpha))[:2]
         offset = self._offsets[nearest[0]] if nearest else 0.0
