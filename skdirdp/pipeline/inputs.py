@@ -139,8 +139,10 @@ def _check_encoders(pipe: Any, schema: Schema | None) -> None:
 
 
 def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
-    """Return the labels in the column that `y` names, with None for records without a label."""
-    # If `y` is not a name, it is returned unchanged.
+    """Return the labels in the column that `y` names, with None for records without a label.
+
+    If `y` is not a name, it is returned unchanged.
+    """
     if not isinstance(y, str):
         return y
     schema = find_schema(estimator)
