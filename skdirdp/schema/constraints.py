@@ -183,10 +183,10 @@ class _Parser:
 
     def parse(self) -> Any:
         """Return the expression of the whole text."""
-        found = self._implication()
+        expression = self._implication()
         if self._index < len(self._tokens):
             raise ValueError(f"unexpected {self._tokens[self._index][1]!r}")
-        return found
+        return expression
 
     def _accept(self, *words: str) -> str | None:
         if self._index < len(self._tokens):
@@ -243,8 +243,8 @@ class _Parser:
             return _Not(_Missing(left)) if is_negated else _Missing(left)
         is_negated = self._accept("not") is not None
         if self._accept("in"):
-            found = self._membership(left)
-            return _Not(found) if is_negated else found
+            term = self._membership(left)
+            return _Not(term) if is_negated else term
         terms = []
         while not is_negated and (comparator := self._accept(*_COMPARISONS)):
             right = self._operand()
@@ -284,7 +284,7 @@ class _Parser:
 
 
 def _has_numbers(kind: Kind) -> bool:
-    """Return whether all categories of a column are numbers."""
+    """Return whether a column has categories, all of which are numbers."""
     if not isinstance(kind, Categories):
         return False
     return all(type(value) in (int, float) for value in kind.states)
