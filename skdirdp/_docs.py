@@ -55,7 +55,7 @@ postprocess : bool, default=True
     strength from similar rows and shared margins. If False, the noisy counts are used
     as drawn.
 accountant : PrivacyAccountant, default=None
-    Accountant that every fit charges before noise is drawn.
+    Accountant to which every fit is charged before noise is drawn.
 label : str, default=None
     Name of the fit in the accountant's history. If None, the name of the class.
 random_state : int, Generator, RandomState or None, default=None
@@ -90,7 +90,7 @@ _PLACEHOLDER = re.compile(r"^( *)\{([\w, ]+)\}\n", re.MULTILINE)
 
 
 def shared_docs(cls: _Class) -> _Class:
-    """Replace lines such as ``{epsilon, delta}`` in a class docstring with shared descriptions."""
+    """Replace lines such as ``{epsilon, delta}`` in a class docstring with the shared entries."""
 
     def expand(line: re.Match[str]) -> str:
         return indent("".join(_TEXTS[name] for name in line[2].split(", ")), line[1])

@@ -30,8 +30,8 @@ from skdirdp.inference import (
     share,
     trend,
 )
-from skdirdp.inference.deviates import Groups, NoiseDistribution, share_z_scores
 from skdirdp.inference.hypotheses import _tables_given_margins
+from skdirdp.inference.z_scores import Groups, NoiseDistribution, share_z_scores
 from skdirdp.mechanisms import (
     DirichletMechanism,
     GaussianMechanism,

@@ -568,7 +568,7 @@ def test_no_trace_of_the_joint_fit_stays_in_a_fitted_pipeline():
     pipe = two_steps().fit(X, Y)
     assert set(vars(pipe)) == {*pipe.get_params(deep=False), "privacy_"}
     assert b"Rehearsal" not in pickle.dumps(pipe)
-    assert b"PaidFit" not in pickle.dumps(pipe)
+    assert b"ChargedFit" not in pickle.dumps(pipe)
 
 
 def test_a_step_that_is_fitted_separately_is_charged_separately():

@@ -282,7 +282,7 @@ def test_the_components_of_a_posterior_agree_with_integrals(noisy, centre, prior
     batch = mixture._Batch.from_cells([cells], prior)
     priors = [with_moments(centre, centre + 2.0)]
     for distance in prior.distances:
-        # The factor of the adjacent cells has a prior of mean 1 and variance 2.
+        # The factor of the nearby cells has a prior of mean 1 and variance 2.
         expected = total - centre
         known = 2 / (2 + 2 * variance / expected**2)
         mean = centre * (1 + known * (sum(beside) / expected - 1))

@@ -460,7 +460,7 @@ def pipeline(schema=SCHEMA, *, n_samples=N, adjacency="add_remove", **parameters
 
 
 def pipeline_changes(pipe, before, after):
-    """Return the contribution to each table of the paid fit, with its mechanism."""
+    """Return the contribution to each table of the charged fit, with its mechanism."""
     found = []
     for X in (before, after):
         tables = exact_tables(pipe, X, y="label")

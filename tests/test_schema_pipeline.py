@@ -91,7 +91,7 @@ def pipeline(schema=SCHEMA, *, model=None, adjacency="add_remove", **parameters)
 
 
 def exact_tables(pipe, X, y="label"):
-    """The exact tables of the paid fit, each with its mechanism."""
+    """The exact tables of the charged fit, each with its mechanism."""
     with drawn_tables() as tables:
         pipe.fit(X, y)
     return tables[len(tables) // 2 :]  # the first half belongs to the rehearsal

@@ -1,7 +1,7 @@
 """Log-likelihood ratios of the tables that a fit releases, for audits.
 
 The attacker knows both neighbouring data sets, and therefore the exact tables of both, and sees the
-noisy counts before post-processing. No other attack distinguishes the two releases better.
+noisy counts before post-processing. No other test distinguishes the two data sets better.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from ..mechanisms.base import Request
 
 
 class FitReleases(ReleaseContext):
-    """Context of a fit whose tables are observed by an audit, and not charged."""
+    """Context of a fit whose tables are observed by an audit, without a charge."""
 
     requests: Sequence[Request] = ()
     drawn: Sequence[np.ndarray] = ()
@@ -89,7 +89,7 @@ def table_score(
 
 
 def _log_ratio(drawn: np.ndarray, request: Request, other: np.ndarray) -> np.ndarray:
-    """Return log-likelihood ratios of drawn cells: the counts of a request against others."""
+    """Return the log-likelihood ratio of each drawn cell: `request.counts` versus `other`."""
     mechanism: Any = request.mechanism
     counts = request.counts
     if isinstance(mechanism, DirichletMechanism):
@@ -98,8 +98,10 @@ def _log_ratio(drawn: np.ndarray, request: Request, other: np.ndarray) -> np.nda
             gamma = np.maximum(mechanism.r * drawn + mechanism.alpha, np.finfo(float).tiny)
             return (shape - other_shape) * np.log(gamma) - gammaln(shape) + gammaln(other_shape)
         sums = [gammaln(each.sum(axis=-1, keepdims=True)) for each in (shape, other_shape)]
-        normalised = gammaln(other_shape) - gammaln(shape) + (sums[0] - sums[1]) / shape.shape[-1]
-        return (shape - other_shape) * np.log(drawn) + normalised
+        log_normaliser = (
+            gammaln(other_shape) - gammaln(shape) + (sums[0] - sums[1]) / shape.shape[-1]
+        )
+        return (shape - other_shape) * np.log(drawn) + log_normaliser
     if not request.as_counts and not isinstance(mechanism, SelectionMechanism):
         raise ValueError(
             "postprocess must be True to audit additive noise, unless a score is passed"

@@ -13,7 +13,7 @@ from .. import __version__
 from .._messages import plural
 from ..reporting.exports import QualityReport, SheetSection, sheet_text
 from ..reporting.pages import measured_statement, sheet_page, write
-from ..reporting.redact import check_output, is_stream
+from ..reporting.redact import check_output, is_special_path
 from ..schema.files import csv_text, read_mapping
 from .ledger import add_command, open_ledger, real_number, whole_number
 from .schema import load_schema
@@ -139,7 +139,7 @@ def _check_outputs(options: argparse.Namespace, inputs: list[str]) -> list[str]:
     if options.tables is not None:
         if options.tables < 2:
             raise CommandError(f"--tables must be at least 2; got {options.tables}", EXIT_USAGE)
-        if is_stream(options.output):
+        if is_special_path(options.output):
             raise CommandError("--tables needs a file as OUT, whose name gets numbers", EXIT_USAGE)
         path, width = Path(options.output), len(str(options.tables))
         outputs = [
@@ -259,7 +259,7 @@ def check_writable(path: str | None, inputs: list[str]) -> None:
     check_output(path, inputs)
     if Path(path).is_dir():
         raise CommandError(f"{path} is a folder; give a file")
-    if not is_stream(path):
+    if not is_special_path(path):
         with tempfile.NamedTemporaryFile(dir=Path(path).resolve().parent, prefix=".skdirdp"):
             pass
 

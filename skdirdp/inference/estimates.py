@@ -18,7 +18,7 @@ from scipy.stats import t as student
 from .._validation import check_integer, check_real, check_real_array
 from ..mechanisms.base import Mechanism
 from ..mechanisms.tables import Noise
-from .deviates import (
+from .z_scores import (
     Groups,
     NoiseDistribution,
     mean_z_scores,

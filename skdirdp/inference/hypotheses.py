@@ -19,8 +19,8 @@ from ..accounting.worst_case import replaces
 from ..mechanisms.base import Mechanism
 from ..mechanisms.calibration import calibrate
 from ..numerics.rows import row_blocks
-from .deviates import NoiseDistribution
 from .estimates import NoisyTable
+from .z_scores import NoiseDistribution
 
 # Alternating steps of the fit of independent variables.
 _FITS = 4

@@ -59,9 +59,9 @@ class Problem:
     adjacency: str
 
     def excess(self, mechanisms: Sequence[Mechanism]) -> float:
-        """Return the log excess over the budget, positive if the budget is exceeded.
+        """Return the logarithm of the ratio of the cost to the budget.
 
-        It is continuous in the noise.
+        It is positive if the budget is exceeded, and a continuous function of the noise scale.
         """
         counts = [count for _, count in self.tables]
         total = Composition(zip(mechanisms, counts, strict=True))
@@ -79,7 +79,7 @@ class Problem:
 
     @property
     def slope(self) -> float:
-        """Approximate derivative of `excess` with respect to the logarithm of the inverse noise."""
+        """Approximate derivative of `excess` with respect to the log of the inverse noise scale."""
         return _slope(self.budget)
 
     def additive(self, kind: Any, scale: float) -> Solution:
@@ -157,8 +157,7 @@ def calibrate(
         Whether neighbouring data sets differ by replacing one record, or by adding or removing
         one.
     calibration : {"exact", "algorithm1", "tcdp"}, default="exact"
-        How the noise is calibrated. "algorithm1" and "tcdp" reproduce
-        published methods.
+        How the noise is calibrated. "algorithm1" and "tcdp" reproduce published methods.
     max_count, max_total, floor : float
         As in `DirichletMechanism`.
 
@@ -296,9 +295,9 @@ def _dirichlet(
 
 
 def _exact_dirichlet(problem: Problem) -> Solution:
-    """Return the solution for the best alpha, with the largest r that the budget allows at it.
+    """Return the solution for the best alpha, with the largest r that the budget allows for it.
 
-    For a fixed alpha the release approaches the counts as r increases, and the privacy loss
+    For a fixed alpha, the release approaches the counts as r increases, and the privacy loss
     increases from zero to infinity. The largest r is therefore unique.
     """
     frontier = _Frontier(problem)
@@ -312,7 +311,7 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     def divergence(log_alpha: float) -> float:
         return problem.divergence(frontier.near(max(np.exp(log_alpha), min_alpha)))
 
-    # The first local minimum on a grid, refined.
+    # Find the first local minimum on a grid, and refine it.
     log_alpha = np.log(_FIRST_ALPHA)
     downhill = divergence(log_alpha + _STRIDE) < divergence(log_alpha)
     direction = _STRIDE if downhill else -_STRIDE
@@ -349,7 +348,7 @@ class _Frontier:
     def __init__(self, problem: Problem):
         self._problem = problem
         scale = max(table.precision * table.min_smoothing for table, _ in problem.tables)
-        self._per_alpha = 1 / scale if scale > 0 else np.inf
+        self._max_r_per_alpha = 1 / scale if scale > 0 else np.inf
         self._slope: float | None = None  # None if unknown
         self._offsets: dict[float, float] = {}  # maps log(alpha) to the error of the guess
 
@@ -373,7 +372,7 @@ class _Frontier:
         for _ in range(_MAX_SECANTS):
             next_log_r = min(log_r - value / slope, log_ceiling)
             if not abs(next_log_r - log_r) <= _MAX_STEP:
-                break  # an infinite excess has no slope
+                break  # the step is too long, or not finite because the excess is infinite
             # A slope from a nearby alpha has a relative error of about a tenth.
             if abs(next_log_r - log_r) < (_COARSE if self._slope is None else 10 * _COARSE):
                 # A slope steeper than expected is local: do not use it at other alphas.
@@ -392,13 +391,13 @@ class _Frontier:
         return lambda log_r: self._problem.excess(self._mechanisms(log_r, alpha))
 
     def _mechanisms(self, log_r: float, alpha: float) -> Solution:
-        r, adjacency = min(np.exp(log_r), alpha * self._per_alpha), self._problem.adjacency
+        r, adjacency = min(np.exp(log_r), alpha * self._max_r_per_alpha), self._problem.adjacency
         tables = [table for table, _ in self._problem.tables]
         return tuple(_dirichlet(table, adjacency, r * table.precision, alpha) for table in tables)
 
     def _guess(self, alpha: float) -> tuple[float, float]:
         """Return the initial guess of log r at alpha, and the upper limit of log r."""
-        log_alpha, log_ceiling = float(np.log(alpha)), float(np.log(alpha * self._per_alpha))
+        log_alpha, log_ceiling = float(np.log(alpha)), float(np.log(alpha * self._max_r_per_alpha))
         # Extrapolate the error of the guess linearly from the two nearest alphas.
         nearest = sorted(self._offsets, key=lambda known: abs(known - log_alpha))[:2]
         offset = self._offsets[nearest[0]] if nearest else 0.0

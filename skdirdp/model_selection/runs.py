@@ -61,7 +61,7 @@ class SearchData(NamedTuple):
 
 
 def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) -> None:
-    """Raise an error for parameters that a search cannot vary."""
+    """Raise an error if a candidate has parameters that a search does not support."""
     schema = find_schema(estimator)
     max_rows = 1 if schema is None else schema.max_rows
     for name in dict.fromkeys(name for parameters in candidates for name in parameters):
@@ -83,8 +83,10 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
 def make_candidate(
     estimator: Any, parameters: Mapping[str, Any], budget: Budget, seed: int | None = None
 ) -> PrivatePipeline:
-    """Return an unfitted copy with these parameters and this budget, without an accountant."""
-    # If `seed` is given, it seeds every `random_state` parameter that is None.
+    """Return an unfitted copy with these parameters and this budget, without an accountant.
+
+    If `seed` is given, it seeds every `random_state` parameter that is None.
+    """
     copy = clone(estimator).set_params(
         **{name: clone(value, safe=False) for name, value in parameters.items()}
     )
@@ -162,13 +164,14 @@ class Run(NamedTuple):
     """Result of one run."""
 
     candidate_index: int
-    rank: float  # for the comparison of runs; minus infinity for a failed run
+    selection_score: float  # the highest one is selected; minus infinity for a failed run
     fitted: Any = None  # estimator, None for a failed run
-    scorer: PrivateScorer | None = None  # with its range
-    noisy: np.ndarray | None = None  # gains and losses
+    scorer: PrivateScorer | None = None  # with its range set
+    noisy_table: np.ndarray | None = None  # noisy gains and losses
 
 
 def draw_candidates(route: Route, generator: NoiseGenerator) -> list[int]:
+    """Return the indices of the candidates to run."""
     if route.name == "composition":
         return list(range(route.n_candidates))
     drawn = []
@@ -186,10 +189,10 @@ def run_candidate(
     train: Records,
     test: tuple[Any, Any],
     scorer: PrivateScorer,
-    score: GaussianMechanism,
+    score_mechanism: GaussianMechanism,
     wrapped: bool,
 ) -> Run:
-    """Fit a candidate to `train` and score it on `test`; a failure counts as a run, too."""
+    """Fit a candidate to `train` and score it on `test`. A failure also counts as a run."""
     try:
         # Warnings of runs other than the best one, and the number of warnings, are not covered by
         # the guarantee, so they are suppressed.
@@ -199,13 +202,12 @@ def run_candidate(
             if expected is not None and dict(report.mechanisms) != dict(expected.parts):
                 raise RuntimeError("the noise of a fit differs from the noise that was charged")
             scorer = set_range(scorer, fitted)
-            noisy = score_table(scorer, fitted, *test, score.adjacency)
-            if not score.is_exact:
+            table = score_table(scorer, fitted, *test, score_mechanism.adjacency)
+            if not score_mechanism.is_exact:
                 generator = noise_generator(None if seed is None else seed + 1)
-                noisy = score.noisy(noisy, generator, GRID)
-            return Run(
-                candidate_index, rank_table(scorer, noisy, score.sigma), fitted, scorer, noisy
-            )
+                table = score_mechanism.noisy(table, generator, GRID)
+            selection_score = rank_table(scorer, table, score_mechanism.sigma)
+            return Run(candidate_index, selection_score, fitted, scorer, table)
     except BaseException as error:
         if not is_error(error):
             raise
@@ -218,11 +220,11 @@ def run_candidates(
     data: SearchData,
     plan: SearchPlan,
     scorer: PrivateScorer,
-    seeds: Sequence[tuple[int, int | None]],
+    index_seed_pairs: Sequence[tuple[int, int | None]],
     n_jobs: int | None,
     verbose: int | None,
 ) -> Iterable[Run]:
-    """Run the candidate of each (index, seed), with a progress bar unless `verbose` is None."""
+    """Run the candidate of each pair, with a progress bar unless `verbose` is None."""
     common = (data.train, data.test, scorer, plan.score, is_wrapped(estimator))
 
     def run(candidate_index: int, seed: int | None) -> Any:
@@ -230,21 +232,24 @@ def run_candidates(
         expected = plan.fits[candidate_index] if plan.fits else None
         return delayed(run_candidate)(candidate_index, candidate, expected, seed, *common)
 
-    runs = Parallel(n_jobs=n_jobs, return_as="generator")(run(*pair) for pair in seeds)
+    runs = Parallel(n_jobs=n_jobs, return_as="generator")(run(*pair) for pair in index_seed_pairs)
     if verbose is not None:
         with suppress(ImportError):
             from tqdm.auto import tqdm
 
             hidden = False if verbose else None  # None shows the progress on terminals
-            return tqdm(runs, total=len(seeds), desc="search", unit="run", disable=hidden)
+            return tqdm(
+                runs, total=len(index_seed_pairs), desc="search", unit="run", disable=hidden
+            )
     return runs
 
 
 def select_best(runs: Iterable[Run], generator: NoiseGenerator) -> Run:
-    """Return the run with the highest rank; ties are broken at random."""
+    """Return the run with the highest selection score; ties are broken at random."""
     best: list[Run] = []
     for run in runs:
-        if best and run.rank < best[0].rank:
+        if best and run.selection_score < best[0].selection_score:
             continue
-        best = [*best, run] if best and run.rank == best[0].rank else [run]
+        is_tied = bool(best) and run.selection_score == best[0].selection_score
+        best = [*best, run] if is_tied else [run]
     return best[int(generator.integers(len(best)))]

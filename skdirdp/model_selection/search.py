@@ -269,13 +269,17 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         self, best: Run, data: SearchData, plan: SearchPlan, leaks: Sequence[str]
     ) -> None:
         assert best.scorer is not None
-        assert best.noisy is not None
+        assert best.noisy_table is not None
         self.best_index_ = best.candidate_index
         self.best_params_ = dict(data.candidates[best.candidate_index])
         self.candidates_ = [dict(each) for each in data.candidates]
         self.scorer_ = best.scorer
         self.released_score_ = estimate_score(
-            best.scorer, best.noisy, plan.score, n_records=data.n_test, runs=plan.route.mean_runs
+            best.scorer,
+            best.noisy_table,
+            plan.score,
+            n_records=data.n_test,
+            runs=plan.route.mean_runs,
         )
         self.privacy_ = self._make_report(plan, leaks, data.unit)
         # The report of a part would hold only if the model had not been selected.

@@ -1,4 +1,4 @@
-"""Release contexts of a pipeline fit: the rehearsal and the paid fit.
+"""Release contexts of a pipeline fit: the rehearsal and the charged fit.
 
 The sizes of all tables are public. A rehearsal fits copies of all steps with noise that is not
 charged, and keeps only the descriptions of the tables. Then all tables are calibrated and charged
@@ -47,21 +47,21 @@ class _PipelineContext(ReleaseContext):
     """Context of one pass over the steps of a pipeline."""
 
     in_pipeline = True
-    #: Last sentence of the error message if the pass fails: whether the budget was charged.
+    #: Last sentence of the error message if the pass fails. It states whether anything was charged.
     outcome: ClassVar[str]
 
     def __init__(self, budget: Budget, inputs: FitInputs):
         super().__init__(budget)
         self.inputs = inputs
-        self.step = ""
-        self._fitted: Any = None  # estimator of the step
+        self.step_name = ""
+        self._estimator: Any = None  # estimator of the step
         self._previous: Any = None  # the previous step that was not skipped
         self._known_output: Mapping[str, Any] = {}
 
     def enter(self, name: str, step: Any) -> None:
         """Enter the next step. Its public sizes are those that the previous step declares."""
         previous = self._previous
-        self.step, self._fitted = name, step
+        self.step_name, self._estimator = name, step
         if step is not None and not isinstance(step, str):
             self._previous = step
             self.known = dict(self._known_output)
@@ -72,7 +72,7 @@ class _PipelineContext(ReleaseContext):
 
     def _note_output(self, estimator: CountingEstimator) -> None:
         # A step may change the output of an estimator inside it.
-        if estimator is self._fitted and self.is_private:
+        if estimator is self._estimator and self.is_private:
             self._known_output = estimator._public_output()
 
     @contextmanager
@@ -85,14 +85,14 @@ class _PipelineContext(ReleaseContext):
         except _HARMLESS:
             raise
         except Exception as error:
-            if not self.is_private or not self.step or is_own_error(error):
+            if not self.is_private or not self.step_name or is_own_error(error):
                 raise
             redacted = self._redacted(error)
             try:
                 raise redacted from None
             finally:
-                # `from None` only prevents printing. The message of the original error could
-                # be kept in a log longer than the data.
+                # `from None` only hides the original error. Its message could still be kept in a
+                # log after the data are deleted.
                 redacted.__context__ = None
         finally:
             SHARED_GROUPS.reset(shared)
@@ -100,7 +100,7 @@ class _PipelineContext(ReleaseContext):
     def _redacted(self, error: Exception) -> Exception:
         """Return an error without data, to replace one that another library raised in a step."""
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        name = f"step {self.step!r} ({original_class(self._fitted).__name__})"
+        name = f"step {self.step_name!r} ({original_class(self._estimator).__name__})"
         message = known_message(error)
         if message is not None:
             return kind(f"{name}: {message}")
@@ -129,7 +129,7 @@ class Rehearsal(_PipelineContext):
         estimator = plan.estimator
         if estimator.accountant is not self.accountant:
             raise ValueError(
-                f"step {self.step!r} uses a {type(estimator).__name__} that is not one of its "
+                f"step {self.step_name!r} uses a {type(estimator).__name__} that is not one of its "
                 "parameters, or that is frozen and has not been released yet, so it cannot be "
                 "charged together with the others. Nothing was charged"
             )
@@ -137,7 +137,7 @@ class Rehearsal(_PipelineContext):
         self._check(plan, path)
         self._note_output(estimator)
         estimator._warn_of_leak([f"{path}__{name}" for name in plan.leaks])
-        self.plans.append((self.step, plan))
+        self.plans.append((self.step_name, plan))
         if not self.is_private:
             return plan.calibrated(self.budget)
         if plan.tables:
@@ -171,9 +171,9 @@ class Rehearsal(_PipelineContext):
         if not self.is_private:
             return
         plans = [earlier for _, earlier in self.plans]
-        before = [other for other in plans if feeds(self.pipe, str(other.estimator.label), path)]
+        upstream = [other for other in plans if feeds(self.pipe, str(other.estimator.label), path)]
         knows_columns = estimator._takes_declared_columns and "n_columns" in self.known
-        for other in before:
+        for other in upstream:
             if other.estimator._selects_names and other.tables and not knows_columns:
                 raise ValueError(
                     f"{name} must directly follow {other.estimator.label!r} and accept count "
@@ -182,7 +182,7 @@ class Rehearsal(_PipelineContext):
                     "max_features if it is None. Nothing was charged"
                 )
         unknown = [leak for leak in plan.leaks if leak not in _INDEPENDENT_OF_X]
-        if unknown and before:
+        if unknown and upstream:
             raise ValueError(
                 f"{', '.join(unknown)} must be given for {name}: it follows a private step, so its "
                 "noise is calibrated before its data are known"
@@ -222,7 +222,7 @@ class JointPlan:
 def _shares(
     plans: Sequence[tuple[str, ReleasePlan]], shares: Any, last_step: str, budget: Budget
 ) -> list[float]:
-    """Return the share of each estimator.
+    """Return the share of the budget of each plan.
 
     The share of a step is divided among its estimators in proportion to their numbers of tables.
     """
@@ -254,49 +254,51 @@ def _default_shares(
             before[plan.estimator._selects_names].append((step, plan))
     if not n_tables[last_step] or not any(before.values()):
         return {step: float(number) for step, number in n_tables.items()}
-    first = SELECTION_SHARE if before[True] else 0.0
+    selection = SELECTION_SHARE if before[True] else 0.0
     tables = [table for _, plan in before[False] for table in plan.tables]
-    second = (1 - first) * preprocessing_share(tables, **budget._asdict()) if tables else 0.0
+    preprocessing = (
+        (1 - selection) * preprocessing_share(tables, **budget._asdict()) if tables else 0.0
+    )
     by_step = dict.fromkeys(n_tables, 0.0)
-    for selects, share in ((True, first), (False, second)):
+    for selects, share in ((True, selection), (False, preprocessing)):
         n_group = sum(len(plan.tables) for _, plan in before[selects])
         for step, plan in before[selects]:
             by_step[step] += share * len(plan.tables) / n_group
-    by_step[last_step] = 1 - first - second
+    by_step[last_step] = 1 - selection - preprocessing
     return by_step
 
 
-class PaidFit(_PipelineContext):
+class ChargedFit(_PipelineContext):
     """Context of the second pass, which releases the tables that were charged."""
 
     outcome = "Any charge remains in the ledger"
 
     def __init__(self, plan: JointPlan, inputs: FitInputs):
         super().__init__(plan.budget, inputs)
-        self._declared = deque(plan.plans)
+        self._rehearsed = deque(plan.plans)
         self._unreleased: list[ReleasePlan] = []
         self.reports: list[tuple[str, PrivacyReport]] = []  # name of the step, report
 
     def calibrate(self, plan: ReleasePlan) -> Sequence[Mechanism]:
         # Each plan of the rehearsal is used once, even if another plan is created before it is
         # released.
-        declared = self._declared.popleft() if self._declared else None
+        earlier = self._rehearsed.popleft() if self._rehearsed else None
         kind = type(plan.estimator)
-        if declared is None or (type(declared.estimator), declared.tables) != (kind, plan.tables):
+        if earlier is None or (type(earlier.estimator), earlier.tables) != (kind, plan.tables):
             raise RuntimeError(
-                f"the tables of {kind.__name__} in step {self.step!r} are not those of the "
+                f"the tables of {kind.__name__} in step {self.step_name!r} are not those of the "
                 "rehearsal: their number or sizes depend on more than public parameters. They "
                 "were not released; any charge for them remains in the ledger"
             )
         self._note_output(plan.estimator)
         self._unreleased.append(plan)
-        return declared.mechanisms
+        return earlier.mechanisms
 
     def release(self, plan: ReleasePlan) -> list[Release]:
         if plan not in self._unreleased:
             raise RuntimeError(
-                f"the tables of {type(plan.estimator).__name__} in step {self.step!r} were charged "
-                "once and have already been released. They were not released again; any "
+                f"the tables of {type(plan.estimator).__name__} in step {self.step_name!r} were "
+                "charged once and have already been released. They were not released again; any "
                 "charge remains in the ledger"
             )
         self._unreleased.remove(plan)
@@ -306,7 +308,7 @@ class PaidFit(_PipelineContext):
             generator = noise_generator() if seed is None else sampling_generator(seed)
         releases = plan.draw(generator)
         plan.estimator.privacy_ = plan.report(self._budget_of(plan))
-        self.reports.append((self.step, plan.estimator.privacy_))
+        self.reports.append((self.step_name, plan.estimator.privacy_))
         return releases
 
     def _budget_of(self, plan: ReleasePlan) -> Budget:
@@ -314,10 +316,10 @@ class PaidFit(_PipelineContext):
         budget = self.budget
         if not budget.is_private:
             return budget
-        alone = Composition(() if plan.joint is None else plan.joint.parts)
+        composition = Composition(() if plan.joint is None else plan.joint.parts)
         if budget.order is None:
-            return budget._replace(epsilon=alone.epsilon(budget.delta))
-        return budget._replace(epsilon=float(alone.rdp(budget.order)))
+            return budget._replace(epsilon=composition.epsilon(budget.delta))
+        return budget._replace(epsilon=float(composition.rdp(budget.order)))
 
 
 class RejectingAccountant:
@@ -354,24 +356,24 @@ def private_estimators(step: Any) -> list[PrivateEstimator]:
         inside = step
     elif hasattr(step, "get_params") and not isinstance(step, FrozenEstimator):
         inside = step.get_params(deep=False).values()
-    return [estimator for part in inside for estimator in private_estimators(part)]
+    return [estimator for each in inside for estimator in private_estimators(each)]
 
 
 def label_by_path(pipe: Pipeline, original: Pipeline, accountant: RejectingAccountant) -> None:
     """Label each private estimator with its path in `set_params`, and set its accountant."""
     # Both are parameters, so clones made by steps have them too. Estimators that a copy shares
     # with the original pipeline are not changed.
-    shared = {id(part) for _, part in _parts(original)}
-    for path, estimator in _parts(pipe):
+    shared = {id(estimator) for _, estimator in _sub_estimators(original)}
+    for path, estimator in _sub_estimators(pipe):
         if isinstance(estimator, PrivateEstimator) and id(estimator) not in shared:
             estimator.label, estimator.accountant = path, accountant
 
 
 def check_not_adaptive(pipe: Pipeline) -> None:
-    """Raise an error if the results of a part determine which estimators it fits, or how often."""
-    for path, part in _parts(pipe):
-        kind = type(part).__name__
-        if kind in ADAPTIVE and is_known(part) and private_estimators(part):
+    """Raise an error for a sub-estimator whose results determine what it fits, or how often."""
+    for path, estimator in _sub_estimators(pipe):
+        kind = type(estimator).__name__
+        if kind in ADAPTIVE and is_known(estimator) and private_estimators(estimator):
             raise ValueError(
                 f"{kind} in step {path!r} cannot contain private estimators in a PrivatePipeline: "
                 "its results determine what it fits, or how often, so the noise cannot be "
@@ -381,11 +383,11 @@ def check_not_adaptive(pipe: Pipeline) -> None:
 
 
 def check_rows_are_kept(pipe: Pipeline) -> None:
-    """Raise an error if a part may fit private estimators to rows other than the pipeline's."""
-    for path, part in _parts(pipe):
-        kind = type(part).__name__
-        keeps = kind in KEEP_ROWS and is_known(part) and getattr(part, "cv", None) is None
-        if private_estimators(part) and not (keeps or isinstance(part, PrivateEstimator)):
+    """Raise an error for a sub-estimator that may fit private estimators to other rows."""
+    for path, estimator in _sub_estimators(pipe):
+        kind = type(estimator).__name__
+        keeps = kind in KEEP_ROWS and is_known(estimator) and getattr(estimator, "cv", None) is None
+        if private_estimators(estimator) and not (keeps or isinstance(estimator, PrivateEstimator)):
             raise ValueError(
                 f"groups must not be given if {kind} in step {path!r} contains a private "
                 "estimator: it may fit that estimator to other rows, for which the person ids are "
@@ -394,17 +396,21 @@ def check_rows_are_kept(pipe: Pipeline) -> None:
             )
 
 
-def _parts(pipe: Pipeline) -> list[tuple[str, Any]]:
+def _sub_estimators(pipe: Pipeline) -> list[tuple[str, Any]]:
     """Return all estimators that would be fitted, with their names in `set_params`."""
     # Private estimators in a list without names come first, under the name of the list, so that
     # a more specific name overrides it.
     parameters = pipe.get_params(deep=True)
-    lists = [(path, part) for path, part in parameters.items() if isinstance(part, (list, tuple))]
-    unnamed = [(path, part) for path, parts in lists for part in private_estimators(parts)]
-    named = [(path, part) for path, part in parameters.items() if hasattr(part, "get_params")]
-    named = [(path, part) for path, part in named if not isinstance(part, type)]
-    frozen = [f"{path}__" for path, part in named if isinstance(part, FrozenEstimator)]
-    return unnamed + [part for part in named if not part[0].startswith(tuple(frozen))]
+    lists = [
+        (path, value) for path, value in parameters.items() if isinstance(value, (list, tuple))
+    ]
+    unnamed = [
+        (path, estimator) for path, value in lists for estimator in private_estimators(value)
+    ]
+    named = [(path, value) for path, value in parameters.items() if hasattr(value, "get_params")]
+    named = [(path, value) for path, value in named if not isinstance(value, type)]
+    frozen = [f"{path}__" for path, value in named if isinstance(value, FrozenEstimator)]
+    return unnamed + [pair for pair in named if not pair[0].startswith(tuple(frozen))]
 
 
 def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:

@@ -26,7 +26,7 @@ from .public_steps import reachable
 
 
 class FitInputs(NamedTuple):
-    """Inputs of a pipeline fit, with the public facts that a schema states about them."""
+    """Inputs of a pipeline fit, and the public facts that the schema declares about them."""
 
     X: Any
     y: Any
@@ -34,7 +34,7 @@ class FitInputs(NamedTuple):
     groups: Any = None  # person ids
     max_rows: int | None = None  # the schema's bound on the number of records per person
     labelled: np.ndarray | None = None  # mask of the records with a label; None for all
-    n_categories: np.ndarray | None = None  # for each column that the encoder returns
+    n_categories: np.ndarray | None = None  # of each column that the encoder returns
     classes: np.ndarray | None = None  # declared values of the label column
 
     def shared_groups(self) -> SharedGroups:
@@ -72,7 +72,7 @@ def read_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     _check_encoders(pipe, schema)
     if schema is None:
         return FitInputs(X, y, params, groups)
-    _check_by_name(X, y, groups, *params.values())
+    _check_no_vectors(X, y, groups, *params.values())
     records = schema.records(X, optional=True)
     labelled = classes = None
     if isinstance(y, str):
@@ -86,13 +86,13 @@ def read_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
         groups, max_rows = ids, schema.max_rows
     groups = _only_labelled(groups, labelled)
     kinds = [schema[name] for name in schema.features if name in records.columns]
-    sizes = np.array([kind.n_cells for kind in kinds if not isinstance(kind, Names)])
-    return FitInputs(records, y, params, groups, max_rows, labelled, sizes, classes)
+    n_categories = np.array([kind.n_cells for kind in kinds if not isinstance(kind, Names)])
+    return FitInputs(records, y, params, groups, max_rows, labelled, n_categories, classes)
 
 
-def _check_by_name(X: Any, y: Any, *others: Any) -> None:
+def _check_no_vectors(X: Any, y: Any, *others: Any) -> None:
     """Raise an error if vectors are passed with a table that is not in memory."""
-    # The rows of such a table may not be in the same order as the entries of the vectors.
+    # The rows of such a table may be in a different order from the entries of the vectors.
     is_given = (y is not None and not isinstance(y, str)) or any(v is not None for v in others)
     if is_given and not is_in_memory(X):
         raise TypeError(
@@ -106,7 +106,7 @@ def collect(estimator: Any, X: Any, y: Any, *others: Any) -> Any:
     schema = find_schema(estimator)
     if schema is None or is_in_memory(X):
         return X
-    _check_by_name(X, y, *others)
+    _check_no_vectors(X, y, *others)
     return pd.DataFrame(schema.records(X, optional=True).columns)
 
 
@@ -117,7 +117,7 @@ def _column(records: Records, name: str) -> Any:
 
 
 def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
-    """Return the ids, with `NO_PERSON` for records without a label."""
+    """Return the ids, with `NO_PERSON` as the id of each record without a label."""
     if groups is None or labelled is None:
         return groups
     with errors_without_data(groups=groups):
@@ -130,8 +130,8 @@ def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
 
 def _check_encoders(pipe: Any, schema: Schema | None) -> None:
     """Raise an error if a schema declares a person column that the fit would not use."""
-    parts = [part for part in reachable(pipe) if encodes_with_schema(part)]
-    if any(part.schema.person is not None and part.schema is not schema for part in parts):
+    encoders = [step for step in reachable(pipe) if encodes_with_schema(step)]
+    if any(each.schema.person is not None and each.schema is not schema for each in encoders):
         raise ValueError(
             "a schema with a person column must belong to the first step of the PrivatePipeline: "
             "otherwise the private steps do not receive the person ids. Nothing was charged"
@@ -139,8 +139,10 @@ def _check_encoders(pipe: Any, schema: Schema | None) -> None:
 
 
 def labels_by_name(estimator: Any, X: Any, y: Any) -> Any:
-    """Return the labels in the column that `y` names, with None for records without a label."""
-    # If `y` is not a name, it is returned unchanged.
+    """Return the labels in the column that `y` names, with None for records without a label.
+
+    If `y` is not a name, it is returned unchanged.
+    """
     if not isinstance(y, str):
         return y
     schema = find_schema(estimator)

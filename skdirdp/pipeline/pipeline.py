@@ -386,8 +386,8 @@ class PrivatePipeline(Pipeline):
     def _fit_jointly(self, fit: Callable, X: Any, y: Any, params: dict, leaking: list[str]) -> Any:
         inputs = self._open(X, y, params)
         plan, prefix = self._plan(fit, inputs)
-        paid = contexts.PaidFit(plan, inputs)
-        copy = self._copy(paid, _Prefix(prefix.memory, prefix.fitted))
+        charged = contexts.ChargedFit(plan, inputs)
+        copy = self._copy(charged, _Prefix(prefix.memory, prefix.fitted))
         # Copies share generators: two fits must not draw the same noise.
         for name, value in self.get_params(deep=True).items():
             if isinstance(value, (np.random.Generator, np.random.RandomState)):
@@ -395,10 +395,10 @@ class PrivatePipeline(Pipeline):
         mechanisms = () if plan.joint is None else plan.joint.parts
         if plan.joint is not None:
             charge(self, *plan.joint.as_charge(), common_unit(each.unit for each in plan.plans))
-        with paid.active():
+        with charged.active():
             result = fit(copy, inputs.X, inputs.y, **inputs.params)
         restore_classes(copy)
-        report = self._report(mechanisms, [*leaking, *plan.not_covered], tuple(paid.reports))
+        report = self._report(mechanisms, [*leaking, *plan.not_covered], tuple(charged.reports))
         # Both are set at once, so that other threads see a report that matches the steps.
         self.__dict__.update(steps=copy.steps, privacy_=report)
         return result

@@ -2,8 +2,9 @@
 
 The prior of a true count is a mixture of distributions on the positive numbers:
 
-- pooled: centred on the share of the cell's column in the pool of its row;
-- adjacent: centred on the value predicted by the adjacent cells of the row;
+- pooled: centred on the row's total times the column's share in the row's pool (the distribution
+  of similar rows combined);
+- nearby: centred on the value predicted by the nearby cells of the row;
 - sparse: a point mass at zero mixed with an exponential distribution;
 - diffuse: exponential, with the mean of the row.
 
@@ -22,16 +23,16 @@ from ..numerics.rows import row_blocks
 
 #: Rows with at least this many columns are wide, such as rows of words. Chosen with the
 #: benchmark `text`.
-WIDE = 64
-# Distances of the cells that count as adjacent, the relative deviation of a cell from them, and
-# the prior variance of their common factor. Chosen with the benchmark `naive-bayes-fresh`.
+MIN_WIDE_COLUMNS = 64
+# Maximum distances of nearby cells, the relative deviation of a cell from them, and the prior
+# variance of their common factor. Chosen with the benchmark `naive-bayes-fresh`.
 _DISTANCES, _CURVATURE, _FACTOR_VARIANCE = (1, 3), 0.3, 2.0
 # The sparse components of a row with n records have 1 + n * overdispersion times the variance of a
 # sample of the pool. Chosen with the benchmarks `postprocessing` for trees, and `text` for wide
 # rows.
 _OVERDISPERSION, _OVERDISPERSION_WIDE_ROWS = (1.0,), (2.0**-10, 2.0**-5)
-# Initial weight of the sparse component, if not 1 as for the others. Chosen with the benchmark
-# `bayes-net`.
+# Initial weight of the sparse component, relative to a weight of 1 for every other component.
+# Chosen with the benchmark `bayes-net`.
 _SPARSE_WEIGHT = 1 / 256
 # Number of EM steps, and of pseudo-observations with the initial weights. Weights that are fitted
 # until they converge overfit the noise. Chosen with the benchmark `naive-bayes-fresh`.
@@ -65,21 +66,21 @@ class Prior(NamedTuple):
         distances: tuple[int, ...] = (),
         overdispersions: tuple[float, ...] = (),
         has_diffuse: bool = True,
-        sparse: float = 1.0,
+        sparse_weight: float = 1.0,
     ) -> "Prior":
-        """Create a prior with equal weights. Sparse components share the weight `sparse`."""
+        """Create a prior with equal weights, but sparse components share `sparse_weight`."""
         weights = [1.0] * (1 + len(distances))
-        weights += [sparse / len(overdispersions) for _ in overdispersions]
+        weights += [sparse_weight / len(overdispersions) for _ in overdispersions]
         weights += [1.0] * has_diffuse
         return cls(distances, overdispersions, has_diffuse, np.array(weights) / sum(weights))
 
 
-#: Priors for rows with a pool; for pools, whose own pool is uniform; for wide rows and pools; and
-#: for histograms, in which many cells may be empty.
-ROWS = Prior.from_components(_DISTANCES, _OVERDISPERSION, sparse=_SPARSE_WEIGHT)
+#: Priors for rows with a pool; for pools, which are themselves shrunk towards the uniform
+#: distribution; for wide rows and pools; and for histograms, in which many cells may be empty.
+ROWS = Prior.from_components(_DISTANCES, _OVERDISPERSION, sparse_weight=_SPARSE_WEIGHT)
 POOLS = Prior.from_components()
 WIDE_ROWS = Prior.from_components(overdispersions=_OVERDISPERSION_WIDE_ROWS, has_diffuse=False)
-HISTOGRAMS = Prior.from_components(overdispersions=_OVERDISPERSION, sparse=_SPARSE_WEIGHT)
+HISTOGRAMS = Prior.from_components(overdispersions=_OVERDISPERSION, sparse_weight=_SPARSE_WEIGHT)
 
 
 class Cells(NamedTuple):
@@ -97,7 +98,7 @@ class Cells(NamedTuple):
 
     @property
     def is_wide(self) -> bool:
-        return self.noisy.shape[1] >= WIDE
+        return self.noisy.shape[1] >= MIN_WIDE_COLUMNS
 
     def rows(self, chosen: slice | list[int]) -> "Cells":
         """Return the chosen rows."""
@@ -133,8 +134,8 @@ def estimate_shares(groups: Sequence[Cells], prior: Prior) -> list[Posterior]:
     if size <= _BLOCK:
         batch = _Batch.from_cells(groups, prior)
         return batch.posteriors(groups, _fit_weights(batch.likelihood, prior.weights))
-    some = [cells.sample(-(-size // _SAMPLE)) for cells in groups]
-    common = _fit_weights(_Batch.from_cells(some, prior).likelihood, prior.weights)
+    samples = [cells.sample(-(-size // _SAMPLE)) for cells in groups]
+    common = _fit_weights(_Batch.from_cells(samples, prior).likelihood, prior.weights)
     posteriors = []
     for cells in groups:
         if cells.is_wide and cells.noisy.shape[1] > _MAX_WIDTH:
@@ -160,7 +161,7 @@ class _Rows(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """Posteriors of each component (first dimension) for each cell of some rows (second).
+    """Posterior of each component (first dimension) for each cell of some rows (second).
 
     The likelihoods in each cell are known up to a common factor. `square` is the posterior mean of
     the square, and `noise` the variance of the noise.
@@ -189,13 +190,11 @@ class _Batch(NamedTuple):
         variance = cell_variances(noisy, variance, per_count, mean_noisy)
         centre, centre_variance = total * shares, total**2 * share_variances
         # Rows vary at least as much as a sample of their pool.
-        sampled = np.maximum(centre, _MIN_VARIANCE)
-        normal = [(centre, sampled + centre_variance)]
-        normal += [
-            _adjacent(noisy, variance, centre, rows, distance) for distance in prior.distances
-        ]
+        sampling_variance = np.maximum(centre, _MIN_VARIANCE)
+        normal = [(centre, sampling_variance + centre_variance)]
+        normal += [_nearby(noisy, variance, centre, rows, distance) for distance in prior.distances]
         overdispersions = np.array(prior.overdispersions)[:, np.newaxis]
-        prior_variance = (1 + overdispersions * total) * sampled + centre_variance
+        prior_variance = (1 + overdispersions * total) * sampling_variance + centre_variance
         p_nonzero = np.clip(2 * centre**2 / (prior_variance + centre**2), _TINY, 1.0)
         diffuse = [total / rows.sizes[rows.row_of_cell]] * prior.has_diffuse
         means = [*(centre / p_nonzero), *diffuse]
@@ -228,7 +227,7 @@ class _Batch(NamedTuple):
         return mean, np.maximum(variance, 0.0, out=variance)
 
     def row_weights(self, common: np.ndarray) -> np.ndarray:
-        """Fit the weights of each row, an array of shape (n_components, n_rows)."""
+        """Fit the mixture weights of each row; return an array of shape (n_components, n_rows)."""
         pseudo_weights = _PSEUDO_OBSERVATIONS * common[:, np.newaxis]
         weights = np.repeat(pseudo_weights, len(self.rows.sizes), axis=1)
         for _ in range(_EM_STEPS):
@@ -264,7 +263,7 @@ def _fit_weights(likelihood: np.ndarray, initial: np.ndarray) -> np.ndarray:
     pseudo_weights = _PSEUDO_OBSERVATIONS * initial
     weights = pseudo_weights
     for _ in range(_EM_STEPS):
-        # Only proportions of weights matter in a step.
+        # Only the relative sizes of the weights matter in each step.
         weights = weights * likelihood.dot(np.reciprocal(weights.dot(likelihood)))
         weights += pseudo_weights
     return weights / weights.sum()
@@ -282,9 +281,10 @@ def condition_on_sums(
 
     This is the regression of independent counts on a sum that is observed with a known error
     variance. Means remain positive: small ones decrease by less than the regression implies. The
-    sum is then too large, and scaling to it mainly decreases the largest counts. If `noise` is
-    given, the multiplier of each row is found numerically, so that the sums are exact, and the
-    errors of counts also have a common part; see `_common_covariances`.
+    means then add up to more than the given sum, and rescaling them to that sum mainly decreases
+    the largest counts. If `noise` is given, the multiplier of each row is found numerically, so
+    that the sums are exact, and the errors of counts also have a common part; see
+    `_common_covariances`.
     """
     weights = mean * _ROUNDING
     weights += variance
@@ -325,8 +325,8 @@ def _common_covariances(
 def _solve_multipliers(multiplier, mean, weights, sums, sum_variances, rows: _Rows) -> np.ndarray:
     """Return multipliers t of rows for which counts add up to ``sums - sum_variances * t``.
 
-    Newton's method, starting from the given multipliers. The sums increase with t, linearly above
-    0 and convexly below, so after the first step the iterates decrease to the solution.
+    Uses Newton's method, starting from the given multipliers. The sums increase with t, linearly
+    above 0 and convexly below, so after the first step the iterates decrease to the solution.
     """
     for _ in range(_MAX_SUM_STEPS):
         down = np.maximum(-weights * multiplier.take(rows.row_of_cell), 0.0)
@@ -345,10 +345,10 @@ def _interpolated(cells: Cells, prior: Prior, common: np.ndarray) -> Posterior:
     """Estimate large rows by interpolating the posterior moments on a grid."""
     n_rows = len(cells.noisy)
     # Rows with the same pool share the levels of the grid, and are evaluated together.
-    together = 1 if cells.shares.strides[0] else _BLOCK // (_N_SHARE_LEVELS * len(_GRID))
+    block_size = 1 if cells.shares.strides[0] else _BLOCK // (_N_SHARE_LEVELS * len(_GRID))
     parts = [
         _interpolated_rows(cells.rows(chosen), prior, common)
-        for chosen in row_blocks(n_rows, 1, together)
+        for chosen in row_blocks(n_rows, 1, block_size)
     ]
     mean, variance = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
     sums = mean.sum(axis=1, keepdims=True)
@@ -359,21 +359,21 @@ def _interpolated(cells: Cells, prior: Prior, common: np.ndarray) -> Posterior:
 
 def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.ndarray:
     """Return the posterior means and variances of counts of rows with the same pool."""
-    some = cells.sample(-(-cells.noisy.shape[1] // _ROW_SAMPLE))
-    weights = _Batch.from_cells([some], prior).row_weights(common)
+    sample = cells.sample(-(-cells.noisy.shape[1] // _ROW_SAMPLE))
+    weights = _Batch.from_cells([sample], prior).row_weights(common)
     offsets, shares, variances = _levels(cells)
-    deviations = np.sqrt(cells.variance)
+    stds = np.sqrt(cells.variance)
     size = len(shares) * len(_GRID)
     grid = cells._replace(
-        noisy=deviations[:, np.newaxis] * np.tile(_GRID, len(shares)),
-        shares=np.tile(np.repeat(shares, len(_GRID)), (len(deviations), 1)),
-        share_variances=np.tile(np.repeat(variances, len(_GRID)), (len(deviations), 1)),
+        noisy=stds[:, np.newaxis] * np.tile(_GRID, len(shares)),
+        shares=np.tile(np.repeat(shares, len(_GRID)), (len(stds), 1)),
+        share_variances=np.tile(np.repeat(variances, len(_GRID)), (len(stds), 1)),
     )
     moments = [each.reshape(-1, size) for each in _Batch.from_cells([grid], prior).moments(weights)]
     posterior = np.empty((2, *cells.noisy.shape))
-    for index, (noisy, deviation) in enumerate(zip(cells.noisy, deviations, strict=True)):
+    for index, (noisy, std) in enumerate(zip(cells.noisy, stds, strict=True)):
         for chosen in row_blocks(len(noisy), 1, _BLOCK):
-            fraction = noisy[chosen] * (1 / (deviation * _GRID_STEP))
+            fraction = noisy[chosen] * (1 / (std * _GRID_STEP))
             fraction -= _GRID[0] / _GRID_STEP
             np.clip(fraction, 0.0, len(_GRID) - 1 - 1e-9, out=fraction)
             first = fraction.astype(np.intp)
@@ -386,7 +386,7 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
                 step *= fraction
                 out += step
     # Cells beyond the grid are evaluated exactly.
-    row_indices, columns = np.nonzero(cells.noisy > deviations[:, np.newaxis] * _GRID[-1])
+    row_indices, columns = np.nonzero(cells.noisy > stds[:, np.newaxis] * _GRID[-1])
     for chosen in row_blocks(len(columns), 1, _BLOCK):
         row, column = row_indices[chosen], columns[chosen]
         rows = np.unique(row)
@@ -398,8 +398,8 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
         sums, sum_variances = cells.totals[[index]], cells.total_variances[[index]]
         noise = None
         if cells.exact_sums:
-            mean_noisy, own = cells.mean_noisy[index], cells.variance[index]
-            noise = cell_variances(cells.noisy[index], own, cells.per_count, mean_noisy)
+            mean_noisy, row_variance = cells.mean_noisy[index], cells.variance[index]
+            noise = cell_variances(cells.noisy[index], row_variance, cells.per_count, mean_noisy)
         mean[:] = condition_on_sums(mean, variance, sums, sum_variances, whole, noise)
     return posterior
 
@@ -421,13 +421,13 @@ def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return nearest, shares, shares**2 * relative
 
 
-def _adjacent(
+def _nearby(
     noisy: np.ndarray, variance: np.ndarray, centre: np.ndarray, rows: _Rows, distance: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values that adjacent cells predict, and their variances.
+    """Return the values that nearby cells predict, and their variances.
 
-    The counts of adjacent cells are their centres times a common factor, whose prior mean is 1. At
-    the end of a row, where fewer cells are adjacent, the variance is larger.
+    The counts of nearby cells are their centres times a common factor, whose prior mean is 1. At
+    the end of a row, where fewer cells are nearby, the variance is larger.
     """
     index = np.arange(len(noisy))
     low = np.maximum(index - distance, rows.starts[rows.row_of_cell])
@@ -438,11 +438,11 @@ def _adjacent(
     observed, expected, observed_variance = sums.take(high, axis=1) - sums.take(low, axis=1) - cells
     np.maximum(expected, _MIN_VARIANCE, out=expected)
     np.maximum(observed_variance, 0.0, out=observed_variance)
-    known = _FACTOR_VARIANCE / (_FACTOR_VARIANCE + observed_variance / expected**2)
-    predicted = centre * np.maximum(1 + known * (observed / expected - 1), 0.0)
-    factor_variance = centre**2 * (_FACTOR_VARIANCE * (1 - known))
-    missing = 2 * distance / np.maximum(high - low - 1, 1)
-    variance = factor_variance + (_CURVATURE * missing * predicted) ** 2
+    reliability = _FACTOR_VARIANCE / (_FACTOR_VARIANCE + observed_variance / expected**2)
+    predicted = centre * np.maximum(1 + reliability * (observed / expected - 1), 0.0)
+    factor_variance = centre**2 * (_FACTOR_VARIANCE * (1 - reliability))
+    window_ratio = 2 * distance / np.maximum(high - low - 1, 1)
+    variance = factor_variance + (_CURVATURE * window_ratio * predicted) ** 2
     return predicted, variance + predicted + np.sqrt(_MIN_VARIANCE)
 
 
@@ -462,15 +462,15 @@ def _normal(
     """
     mean = np.maximum(mean, _MIN_VARIANCE)
     ratio = variance / prior_variance
-    shrinkage = 1 + ratio
-    deviation = np.sqrt(variance / shrinkage)
-    z = (noisy + mean * ratio) / (shrinkage * deviation)
+    precision_ratio = 1 + ratio
+    std = np.sqrt(variance / precision_ratio)
+    z = (noisy + mean * ratio) / (precision_ratio * std)
     marginal_variance = prior_variance + variance
     factor = 0.5 / (np.sqrt(marginal_variance) * ndtr(mean / np.sqrt(prior_variance)))
     log_rest = (noisy - mean) ** 2 / marginal_variance
     log_rest += np.minimum(z, _MAX_Z) ** 2
     log_rest /= -2
-    terms = z, deviation, factor, log_rest
+    terms = z, std, factor, log_rest
     wide = np.flatnonzero(prior_variance >= mean**2)
     if wide.size:
         cells = wide % noisy.size
@@ -484,8 +484,8 @@ def _exponential(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """Return posteriors under exponential priors."""
-    deviation, rate = np.sqrt(variance), 1 / mean
-    z = (noisy - variance * rate) / deviation
+    std, rate = np.sqrt(variance), 1 / mean
+    z = (noisy - variance * rate) / std
     log_rest = noisy**2 / (-2 * variance)
     if z.max(initial=0.0) >= _MAX_Z:
         # Squaring a large z would lose all precision of the likelihood to cancellation.
@@ -493,11 +493,11 @@ def _exponential(
             z < _MAX_Z, log_rest, (variance * rate / 2 - noisy) * rate - _MAX_Z**2 / 2
         )
     rate *= np.sqrt(np.pi / 2)
-    return z, deviation, rate, log_rest
+    return z, std, rate, log_rest
 
 
 def _truncated(
-    z: np.ndarray, deviation: np.ndarray, factor: np.ndarray, log_rest: np.ndarray
+    z: np.ndarray, std: np.ndarray, factor: np.ndarray, log_rest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return log-likelihoods, means, and means of squares of truncated posteriors."""
     # Twice the mass above 0 times exp(z**2 / 2), and the distance of the mean from z.
@@ -510,6 +510,6 @@ def _truncated(
     square = 1 + z * mean
     if (far := z < -1e3).any():
         mean[far], square[far] = -1 / z[far], 2 / z[far] ** 2
-    mean *= deviation
-    square *= deviation**2
+    mean *= std
+    square *= std**2
     return logs, mean, square

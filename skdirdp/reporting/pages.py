@@ -16,7 +16,7 @@ from typing import Any
 from ..accounting import Composition
 from ..accounting.attacks import AttackBounds
 from ..accounting.composition import PrivacyCurves
-from .redact import check_output, is_stream
+from .redact import check_output, is_special_path
 from .statements import (
     EXAMPLE_DELTA,
     EXAMPLE_RATE,
@@ -482,7 +482,7 @@ def write(path: "str | PathLike[str]", text: str, inputs: Iterable[Any] = ()) ->
     # A full disk leaves an existing file unchanged. A ledger, and the inputs of the text, are never
     # replaced.
     check_output(path, inputs)
-    if is_stream(path):
+    if is_special_path(path):
         Path(path).write_text(text, encoding="utf-8")
         return str(path)
     target = Path(os.path.realpath(os.fspath(path)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from os import PathLike
 from urllib.parse import unquote
 
-#: Written into the header of every ledger file: "DirP" in ASCII.
+#: SQLite application id in the header of every ledger file: "DirP" in ASCII.
 APPLICATION_ID = 0x44697250
 
 SQLITE_MAGIC = b"SQLite format 3\0"
@@ -17,7 +17,7 @@ DRAFT_SUFFIX = ".skdirdp-draft"
 _AUXILIARY_SUFFIXES = (".lock", "-journal", "-wal", "-shm", DRAFT_SUFFIX)
 _LOCK_CONTENT = re.compile(rb"\S{1,32} +\d{20} \S{1,64} +[0-9a-f]{16}\n")
 
-# The last @ of the authority ends the password, which may contain others.
+# The password ends at the last @ of the authority, because it may itself contain @.
 _IN_AUTHORITY = re.compile(r"(:/{1,2}[^:/?#@\s]*):[^\s]*@")
 _KEY = r"(?:pass(?:word|wd|phrase|file)?|pwd)"
 _IN_QUERY = re.compile(rf"(?i)({_KEY}\s*=\s*)('[^']*'|[^&\s]*)")
@@ -26,7 +26,7 @@ _DATABASE_URL = re.compile(
     ://                                            # a URL, even after a space
     | postgres\w*(\+\w+)?:/.*@                     # a URL with one slash
     | ^[^\w./\\]*postgres(\w*(\+\w+)?:|.*@)
-    | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/               # of another database; drives have one letter
+    | ^[^\w./\\]*[a-z][a-z0-9+.-]+:/               # other databases; Windows drives have one letter
     | ^(?![./~\\]|[a-z]:[/\\]).*:.*@               # user:password@host
     | ^\s*//[^/\\]*:.*@
     | (?:^|\s)["']*(host|hostaddr|port|dbname|user|service|sslmode)\s*=
@@ -41,12 +41,12 @@ def without_password(text: str) -> str:
 
 
 def is_url(path: str) -> bool:
-    """Return whether a path is the URL of a database rather than the name of a file."""
+    """Return whether a path is a database URL rather than the name of a file."""
     return re.match(r"[A-Za-z][\w+.-]*://", path) is not None
 
 
 def looks_like_database_url(path: str) -> bool:
-    """Return whether a name looks like the URL of a database, which may contain a password."""
+    """Return whether a name looks like a database URL, which may contain a password."""
     return any(_DATABASE_URL.search(text) for text in (path, unquote(path)))
 
 
@@ -69,14 +69,17 @@ def check_output(path: "str | PathLike[str]", inputs: "Iterable[str | PathLike[s
         raise ValueError(f"the output {name} would overwrite a ledger and all its charges")
 
 
-def is_stream(path: "str | PathLike[str]") -> bool:
-    """Return whether a path exists but is not a regular file, for example a pipe or a terminal."""
+def is_special_path(path: "str | PathLike[str]") -> bool:
+    """Return whether a path exists and is something other than a regular file.
+
+    Examples are a pipe, a terminal and a folder.
+    """
     # The real path of /dev/stdout does not exist if stdout is a pipe.
     return os.path.exists(path) and not os.path.isfile(path)
 
 
 def ledger_of(path: str) -> str | None:
-    """Return the ledger that a lock or journal belongs to, or None."""
+    """Return the ledger to which a lock file or journal belongs, or None."""
     for ending in _AUXILIARY_SUFFIXES:
         ledger = path.removesuffix(ending)
         if ledger != path and (is_ledger(ledger) or _is_lock(f"{ledger}.lock")):

@@ -32,14 +32,14 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "!=": operator.ne,
 }
 _KEYWORDS = frozenset({"and", "or", "not", "implies", "in", "is", "missing", "True", "False"})
-_TRUTH = {"True": True, "False": False, "true": True, "false": False}
+_BOOLEAN_LITERALS = {"True": True, "False": False, "true": True, "false": False}
 _MAX_LENGTH, _MAX_DEPTH = 10_000, 50  # characters of a constraint, and nested parentheses
 
 
 class _Truth(NamedTuple):
     """Masks of the records for which an expression is true, and for which it is false.
 
-    If it is unknown, both are False.
+    Both are False for a record for which it is unknown.
     """
 
     true: np.ndarray
@@ -48,7 +48,7 @@ class _Truth(NamedTuple):
 
 @dataclass(frozen=True)
 class _Column:
-    """Column of the record, by name."""
+    """Column of the record, given by its name."""
 
     name: str
 
@@ -71,7 +71,7 @@ class _Comparison:
 
     def check(self, kinds: Mapping[Hashable, Kind]) -> None:
         """Raise an error if the operands cannot be compared."""
-        domains = [_domain(each, kinds) for each in (self.left, self.right)]
+        types = [_comparison_type(each, kinds) for each in (self.left, self.right)]
         if isinstance(self.left, _Value) and isinstance(self.right, _Value):
             raise ValueError("a comparison must contain a column")
         if self.comparator in ("==", "!="):
@@ -82,18 +82,18 @@ class _Comparison:
                     and _check_category(one.name, kinds[one.name], other.value)
                 ):
                     return
-            if domains[0] == domains[1]:
+            if types[0] == types[1]:
                 return
-        if domains[0] != domains[1] or domains[0] == "categories":
+        if types[0] != types[1] or types[0] == "categories":
             raise ValueError(
                 f"{self.comparator} must compare two numbers, two dates, or a column with one of "
-                f"its categories; got {domains[0]} and {domains[1]}"
+                f"its categories; got {types[0]} and {types[1]}"
             )
 
     def evaluate(self, cells: "Cells") -> _Truth:
         both = self.left, self.right
-        if self.comparator in ("==", "!=") and any(cells.is_category(each) for each in both):
-            first, second = cells.identifiers(*both)
+        if self.comparator in ("==", "!=") and any(cells.is_categorical(each) for each in both):
+            first, second = cells.common_codes(*both)
         else:
             first, second = (cells.quantities(each) for each in both)
         known = cells.is_known(self.left) & cells.is_known(self.right)
@@ -109,8 +109,8 @@ class _Missing:
     column: _Column
 
     def check(self, kinds: Mapping[Hashable, Kind]) -> None:
-        """Raise an error if the column has no values."""
-        _domain(self.column, kinds)
+        """Raise an error if the column does not exist or cannot be used in a constraint."""
+        _comparison_type(self.column, kinds)
 
     def evaluate(self, cells: "Cells") -> _Truth:
         known = cells.is_known(self.column)
@@ -183,10 +183,10 @@ class _Parser:
 
     def parse(self) -> Any:
         """Return the expression of the whole text."""
-        found = self._implication()
+        expression = self._implication()
         if self._index < len(self._tokens):
             raise ValueError(f"unexpected {self._tokens[self._index][1]!r}")
-        return found
+        return expression
 
     def _accept(self, *words: str) -> str | None:
         if self._index < len(self._tokens):
@@ -243,8 +243,8 @@ class _Parser:
             return _Not(_Missing(left)) if is_negated else _Missing(left)
         is_negated = self._accept("not") is not None
         if self._accept("in"):
-            found = self._membership(left)
-            return _Not(found) if is_negated else found
+            term = self._membership(left)
+            return _Not(term) if is_negated else term
         terms = []
         while not is_negated and (comparator := self._accept(*_COMPARISONS)):
             right = self._operand()
@@ -273,8 +273,8 @@ class _Parser:
             return _Value(token[1:-1])
         if kind == "column":
             return _Column(token[1:-1])
-        if token in _TRUTH:
-            return _Value(_TRUTH[token])
+        if token in _BOOLEAN_LITERALS:
+            return _Value(_BOOLEAN_LITERALS[token])
         if kind == "symbol" or token in _KEYWORDS:
             raise ValueError(f"expected a column or a value before {token!r}")
         return _Column(token)
@@ -284,14 +284,14 @@ class _Parser:
 
 
 def _has_numbers(kind: Kind) -> bool:
-    """Return whether all categories of a column are numbers."""
+    """Return whether a column has categories, all of which are numbers."""
     if not isinstance(kind, Categories):
         return False
     return all(type(value) in (int, float) for value in kind.states)
 
 
-def _domain(operand: _Operand, kinds: Mapping[Hashable, Kind]) -> str:
-    """Return the type as which an operand is compared: numbers, dates or categories."""
+def _comparison_type(operand: _Operand, kinds: Mapping[Hashable, Kind]) -> str:
+    """Return the type used to compare an operand: numbers, dates or categories."""
     if isinstance(operand, _Value):
         value = operand.value
         if isinstance(value, str):
@@ -310,7 +310,10 @@ def _domain(operand: _Operand, kinds: Mapping[Hashable, Kind]) -> str:
 
 
 def _check_category(name: str, kind: Kind, value: Any) -> bool:
-    """Return whether a value is one of the categories of a column; raise an error if not."""
+    """Return whether a column is categorical.
+
+    Raises an error if the value is not one of its declared categories.
+    """
     if isinstance(kind, Names):
         return True
     if isinstance(kind, Categories):
@@ -324,13 +327,13 @@ def _check_category(name: str, kind: Kind, value: Any) -> bool:
 
 
 class Cells:
-    """Cells of records: codes of categories, floats with NaN, and times with NaT."""
+    """Cells of records: codes of categories, floats with NaN, or times with NaT."""
 
     def __init__(self, kinds: Mapping[Hashable, Kind], values: Mapping[Hashable, np.ndarray]):
         self._kinds, self._values = kinds, values
 
-    def is_category(self, operand: _Operand) -> bool:
-        """Return whether an operand is a column of categories."""
+    def is_categorical(self, operand: _Operand) -> bool:
+        """Return whether an operand is a column with declared categories."""
         return isinstance(operand, _Column) and isinstance(self._kinds[operand.name], Categories)
 
     def is_known(self, operand: _Operand) -> Any:
@@ -355,18 +358,18 @@ class Cells:
             return np.array([*states, np.nan])[np.where(self.is_known(operand), values, -1)]
         return values
 
-    def identifiers(self, left: _Operand, right: _Operand) -> tuple[Any, Any]:
-        """Return codes of two operands; the codes are equal where the operands are equal."""
+    def common_codes(self, left: _Operand, right: _Operand) -> tuple[Any, Any]:
+        """Return codes for two operands, which are equal where the operands are equal."""
         states = [
             list(getattr(self._kinds[each.name], "states", ()))
             for each in (left, right)
             if isinstance(each, _Column)
         ]
         if len(states) == 2:
-            if all(map(self.is_category, (left, right))):
-                numbers = {state: i for i, state in enumerate(dict.fromkeys(states[0] + states[1]))}
+            if all(map(self.is_categorical, (left, right))):
+                code = {state: i for i, state in enumerate(dict.fromkeys(states[0] + states[1]))}
                 first, second = (
-                    np.array([*(numbers[state] for state in each), -1]) for each in states
+                    np.array([*(code[state] for state in each), -1]) for each in states
                 )
                 codes = [
                     np.where(self.is_known(each), self._values[each.name], -1)
@@ -392,7 +395,7 @@ class Constraint:
 
     @property
     def columns(self) -> frozenset[str]:
-        """Columns that are compared."""
+        """Names of the columns in the constraint."""
         return frozenset(self._expression.columns())
 
     def violated(self, cells: Cells) -> np.ndarray:

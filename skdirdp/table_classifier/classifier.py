@@ -132,7 +132,7 @@ class PrivateTableClassifier(ClassifierMixin, CountingEstimator):
         If `groups` is passed to `fit`, only the first `max_rows` records of each person are
         counted. Otherwise the bound is assumed to hold.
     accountant : PrivacyAccountant, default=None
-        Accountant that every fit charges before noise is drawn.
+        Accountant to which every fit is charged before noise is drawn.
     label : str, default=None
         Name of the fit in the accountant's history. If None, the name of the class.
     random_state : int, Generator, RandomState or None, default=None

@@ -1,4 +1,4 @@
-"""z-scores of noisy sums of counts that account for both sampling and noise.
+"""z-scores of noisy sums of counts, accounting for both sampling error and noise.
 
 Under a hypothesis, every record belongs to group g of cells with probability p_g. The statistic is
 a sum ``L = sum_g c_g Y_g`` of the noisy counts of the groups. With x ~ Multinomial(m, p) its
@@ -23,10 +23,11 @@ from scipy.special import betainc, betaincc, gammaln, logsumexp, ndtr, ndtri, xl
 from ..mechanisms.tables import Noise
 
 # Maximum number of Newton steps, and tolerance for the mean of the tilted distribution in standard
-# deviations. An error of the mean has only a second-order effect on the z-score.
+# deviations. An error in the mean has only a second-order effect on the z-score.
 _MAX_STEPS, _TOLERANCE = 25, 1e-6
-# Closer to the mean than this, differences of cumulant generating functions suffer from
-# cancellation. The correction of the z-score at this distance is then used instead.
+# If the observed value is closer to the mean than this (in standard deviations), differences of
+# cumulant generating functions suffer from cancellation. The correction of the z-score at this
+# distance is then used instead.
 _NEAR = 0.02
 # If the counts vary little and the noise is too small to smooth over the gaps between integers,
 # probabilities are summed over all counts. Otherwise, the discreteness of the counts changes tail
@@ -35,9 +36,9 @@ _MAX_COUNT_VARIANCE, _MAX_NOISE_STD = 36.0, 0.6
 # If alpha is at least this large, gamma variables are treated as normal: their skewness is below
 # 0.07.
 _NORMAL_ALPHA = 1000.0
-# Range of absolute z-scores for which the sum is computed: outside of it, no p-value is close to a
-# significance level.
-_MIN_SUMMED, _MAX_SUMMED = 0.5, 5.0
+# Range of absolute z-scores for which the sum is computed. Outside this range, no p-value is close
+# to a significance level.
+_MIN_SUMMED_Z, _MAX_SUMMED_Z = 0.5, 5.0
 # Largest absolute z-score: the normal quantile of the smallest positive float.
 _MAX_Z = 37.0
 # Largest tilt, for values scaled to at most 1 in absolute value: at this tilt, only one category
@@ -48,10 +49,10 @@ _MAX_TILT = 700.0
 class Groups(NamedTuple):
     """Groups of cells along the last axis, and the total of their counts.
 
-    `noisy` are noisy sums, `n_cells` numbers of cells, `n_records` the number of records in the
-    groups. `n_outside` is the number of cells outside the groups if the total of the whole table is
-    known and used, and None otherwise. If it is used, counts with additive noise have been
-    corrected with it, and gamma variables are divided by their sum.
+    `noisy` contains the noisy sums, `n_cells` the numbers of cells, and `n_records` the number of
+    records in the groups. `n_outside` is the number of cells outside the groups if the total of the
+    whole table is known and used, and None otherwise. If the total is used, counts with additive
+    noise have been corrected with it, and gamma variables are divided by their sum.
     """
 
     noisy: np.ndarray
@@ -99,20 +100,20 @@ class _Sum:
     n_records: np.ndarray
     log_p: np.ndarray
     p: np.ndarray
-    counts: np.ndarray  # coefficients of the counts
-    weights: np.ndarray  # coefficients of the noise
+    count_weights: np.ndarray
+    noise_weights: np.ndarray
     n_cells: np.ndarray
     sampling: bool
 
-    def cumulants(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def cgf_derivatives(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the cumulant generating function at s, and its first two derivatives."""
         s = s[..., np.newaxis]
         gamma = self.noise.r > 0
         if gamma:
-            rest = 1 - s * self.counts
-            exponent, slope = -self.noise.r * np.log(rest), self.noise.r * self.counts / rest
+            rest = 1 - s * self.count_weights
+            exponent, slope = -self.noise.r * np.log(rest), self.noise.r * self.count_weights / rest
         else:
-            exponent, slope = s * self.counts, self.counts
+            exponent, slope = s * self.count_weights, self.count_weights
         if self.sampling:
             value = logsumexp_weighted(exponent, self.log_p)
             tilted = np.exp(exponent + self.log_p - value[..., np.newaxis])
@@ -124,17 +125,17 @@ class _Sum:
             value, first = np.sum(self.p * exponent, axis=-1), np.sum(self.p * slope, axis=-1)
             second = np.sum(self.p * slope**2, axis=-1) / self.noise.r if gamma else 0.0 * first
         terms = zip((value, first, second), self._noise_terms(s, slope), strict=True)
-        return tuple(self.n_records * counts + noise for counts, noise in terms)
+        return tuple(self.n_records * count + noise for count, noise in terms)
 
     def _noise_terms(self, s, slope):
         noise = self.noise
         if noise.r > 0:
             part = noise.alpha * self.n_cells
             rate = slope / noise.r
-            log_rest = np.log(1 - s * self.counts)
+            log_rest = np.log(1 - s * self.count_weights)
             terms = (-part * log_rest, part * rate, part * rate**2)
         elif noise.b > 0:
-            scale = (noise.b * self.weights) ** 2
+            scale = (noise.b * self.noise_weights) ** 2
             rest = 1 - s**2 * scale
             terms = (
                 -self.n_cells * np.log(rest),
@@ -142,7 +143,7 @@ class _Sum:
                 2 * self.n_cells * scale * (2 - rest) / rest**2,
             )
         else:
-            scale = self.n_cells * (noise.sigma * self.weights) ** 2
+            scale = self.n_cells * (noise.sigma * self.noise_weights) ** 2
             terms = (s**2 * scale / 2, s * scale, scale + 0 * s)
         return tuple(np.sum(term, axis=-1) for term in terms)
 
@@ -150,9 +151,9 @@ class _Sum:
         """Return the endpoints of the interval on which the generating function is finite."""
         with np.errstate(divide="ignore"):
             if self.noise.r > 0:
-                low = 1 / np.minimum(self.counts.min(axis=-1), -1e-300)
-                return low, 1 / np.maximum(self.counts.max(axis=-1), 1e-300)
-            largest = np.abs(self.weights).max(axis=-1)
+                low = 1 / np.minimum(self.count_weights.min(axis=-1), -1e-300)
+                return low, 1 / np.maximum(self.count_weights.max(axis=-1), 1e-300)
+            largest = np.abs(self.noise_weights).max(axis=-1)
             high = (
                 1 / (self.noise.b * largest) if self.noise.b > 0 else np.full(largest.shape, np.inf)
             )
@@ -162,7 +163,7 @@ class _Sum:
         """Return the normal quantile of the cumulative probability of an observed value."""
         zero = np.zeros(np.broadcast_shapes(observed.shape, self.n_records.shape))
         low, high = (np.broadcast_to(bound, zero.shape) for bound in self.domain())
-        _, mean, variance = self.cumulants(zero)
+        _, mean, variance = self.cgf_derivatives(zero)
         std = np.sqrt(np.maximum(variance, 1e-300))
         # If the domain is unbounded, the solution is at most this far from 0, because K' grows at
         # least as fast as that of the noise alone.
@@ -170,7 +171,7 @@ class _Sum:
         low, high = np.maximum(low * (1 - 1e-12), -reach), np.minimum(high * (1 - 1e-12), reach)
         s = np.clip((observed - mean) / std**2, 0.8 * low, 0.8 * high)
         for _ in range(_MAX_STEPS):
-            _, first, second = self.cumulants(s)
+            _, first, second = self.cgf_derivatives(s)
             excess = first - observed
             converged = np.abs(excess) <= _TOLERANCE * std
             if converged.all():
@@ -179,18 +180,23 @@ class _Sum:
             step = s - excess / np.maximum(second, 1e-300)
             step = np.where((step > low) & (step < high), step, (low + high) / 2)
             s = np.where(converged, s, step)
-        value, _, second = self.cumulants(s)
-        root = np.sign(s) * np.sqrt(np.maximum(2 * (s * observed - value), 0.0))
-        near = np.abs(root) < _NEAR
-        at = np.where(near, _NEAR / std, s)
+        value, _, second = self.cgf_derivatives(s)
+        signed_root = np.sign(s) * np.sqrt(np.maximum(2 * (s * observed - value), 0.0))
+        near = np.abs(signed_root) < _NEAR
+        s_correction = np.where(near, _NEAR / std, s)
         if near.any():
-            value, first, second = self.cumulants(at)
-            other = np.sign(at) * np.sqrt(np.maximum(2 * (at * first - value), 1e-300))
+            value, first, second = self.cgf_derivatives(s_correction)
+            correction_root = np.sign(s_correction) * np.sqrt(
+                np.maximum(2 * (s_correction * first - value), 1e-300)
+            )
         else:
-            other = root
+            correction_root = signed_root
         with np.errstate(divide="ignore", invalid="ignore"):
-            change = np.log(np.maximum(at * np.sqrt(second) / other, 1e-300)) / other
-        z = root + np.where(np.isfinite(change), change, 0.0)
+            change = (
+                np.log(np.maximum(s_correction * np.sqrt(second) / correction_root, 1e-300))
+                / correction_root
+            )
+        z = signed_root + np.where(np.isfinite(change), change, 0.0)
         return np.clip(z, -_MAX_Z, _MAX_Z)
 
 
@@ -225,22 +231,23 @@ def mean_z_scores(
     mean : ndarray
         Mean of the values under the hypothesis.
     p : ndarray of shape (..., n_groups)
-        Probabilities of the groups under the hypothesis, with which the mean of `values` is `mean`.
+        Probabilities of the groups under the hypothesis, under which the mean of `values` equals
+        `mean`.
     sampling : bool
         If True, the records are a sample from a population with probabilities `p`. If False, `p`
-        are the shares of the records themselves.
+        contains the exact proportion of the records in each group.
     bounds : tuple of ndarray, optional
         Smallest and largest possible mean. Noisy means are clipped to this range.
     """
     # Under hypotheses far from the noisy mean, the estimated number of records in the groups is
     # small. The noisy sum is used if it is larger.
-    max_total = np.maximum(groups.n_records, groups.noisy.sum(axis=-1))
+    larger_total = np.maximum(groups.n_records, groups.noisy.sum(axis=-1))
     noisy, n_cells, n_records, n_outside = groups
     if noise.r > 0:
         drawn = noise.r * noisy + noise.alpha * n_cells
         if n_outside is not None:
-            # If the total is known, the ratio to the sum is the best statistic; the sum itself
-            # carries no further information.
+            # If the total is known, the weighted sum is divided by the sum of the gamma variables;
+            # that sum itself carries no further information.
             observed = np.sum(values * drawn, axis=-1) / np.sum(drawn, axis=-1)
             if bounds is not None:
                 # Expected ratio if the true mean is at one of the bounds.
@@ -248,28 +255,32 @@ def mean_z_scores(
                 whole = noise.r * n_records + noise.alpha * np.sum(n_cells, axis=-1)
                 low, high = ((noise.r * n_records * bound + prior) / whole for bound in bounds)
                 observed = np.clip(observed, low, high)
-            counts = values - observed[..., np.newaxis]
+            count_weights = values - observed[..., np.newaxis]
             target = np.zeros(observed.shape)
         else:
             # The mean of this sum does not depend on the total, which has to be estimated.
-            counts = values - mean[..., np.newaxis]
-            target = np.sum(counts * noisy, axis=-1)
+            count_weights = values - mean[..., np.newaxis]
+            target = np.sum(count_weights * noisy, axis=-1)
             if bounds is not None:
-                target = np.clip(target, *(max_total * (bound - mean) for bound in bounds))
-            target = noise.r * target + noise.alpha * np.sum(counts * n_cells, axis=-1)
-        weights = counts
+                target = np.clip(target, *(larger_total * (bound - mean) for bound in bounds))
+            target = noise.r * target + noise.alpha * np.sum(count_weights * n_cells, axis=-1)
+        noise_weights = count_weights
     else:
-        counts = values - mean[..., np.newaxis]
-        target = np.sum(counts * noisy, axis=-1)
+        count_weights = values - mean[..., np.newaxis]
+        target = np.sum(count_weights * noisy, axis=-1)
         if bounds is not None:
-            target = np.clip(target, *(max_total * (bound - mean) for bound in bounds))
-        weights = counts
+            target = np.clip(target, *(larger_total * (bound - mean) for bound in bounds))
+        noise_weights = count_weights
         if n_outside is not None:
-            share = np.sum(n_cells * counts, axis=-1) / (np.sum(n_cells, axis=-1) + n_outside)
-            weights = counts - share[..., np.newaxis]
-            # The other cells are a group without records.
-            weights = np.concatenate([weights, -share[..., np.newaxis]], axis=-1)
-            counts, p = (_with_zero(array) for array in np.broadcast_arrays(counts, p))
+            share = np.sum(n_cells * count_weights, axis=-1) / (
+                np.sum(n_cells, axis=-1) + n_outside
+            )
+            noise_weights = count_weights - share[..., np.newaxis]
+            # The cells outside the groups form another group, which has no records.
+            noise_weights = np.concatenate([noise_weights, -share[..., np.newaxis]], axis=-1)
+            count_weights, p = (
+                _with_zero(array) for array in np.broadcast_arrays(count_weights, p)
+            )
             n_cells = np.concatenate(
                 [
                     np.broadcast_to(n_cells, (*n_outside.shape, n_cells.shape[-1])),
@@ -281,7 +292,9 @@ def mean_z_scores(
         log_p = np.log(p)
     shape = np.broadcast_shapes(target.shape, np.shape(n_records), p.shape[:-1])
     n_records, target = np.broadcast_to(n_records, shape), np.broadcast_to(target, shape)
-    return _Sum(noise, n_records, log_p, p, counts, weights, n_cells, sampling).z_score(target)
+    return _Sum(
+        noise, n_records, log_p, p, count_weights, noise_weights, n_cells, sampling
+    ).z_score(target)
 
 
 def _with_zero(array: np.ndarray) -> np.ndarray:
@@ -294,8 +307,8 @@ def share_z_scores(
     """Return z-scores of the first of two noisy sums, given its true share under the hypothesis.
 
     The z-score increases with the noisy share and decreases with `share`. The first group's counts
-    are binomial. If the counts vary little and there is little noise, the probabilities are summed
-    exactly.
+    are binomial. If they vary little and there is little noise, tail probabilities are summed over
+    all counts.
     """
     share = np.clip(share, 0.0, 1.0)
     p = np.stack([share, 1 - share], axis=-1)
@@ -313,18 +326,18 @@ def share_z_scores(
         variance = variance + count_variance / noise.r
     std = np.broadcast_to(np.sqrt(variance), shape)
     coarse = (count_variance < _MAX_COUNT_VARIANCE) & (std < _MAX_NOISE_STD)
-    coarse &= (np.abs(z) > _MIN_SUMMED) & (np.abs(z) < _MAX_SUMMED)
+    coarse &= (np.abs(z) > _MIN_SUMMED_Z) & (np.abs(z) < _MAX_SUMMED_Z)
     if not coarse.any():
         return z
 
-    def pick(array):
+    def select_groups(array):
         return np.broadcast_to(array, (*shape, array.shape[-1]))[coarse]
 
-    def flat(array):
+    def select(array):
         return np.broadcast_to(array, shape)[coarse]
 
-    few = Groups(pick(noisy), pick(n_cells), flat(n_records), None)
-    z[coarse] = _summed_z_scores(noise, few, flat(share), std[coarse])
+    selected = Groups(select_groups(noisy), select_groups(n_cells), select(n_records), None)
+    z[coarse] = _z_scores_from_summed_tails(noise, selected, select(share), std[coarse])
     return z
 
 
@@ -362,8 +375,8 @@ def tilted(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     return p
 
 
-def _summed_z_scores(noise, groups, share, std):
-    """Return z-scores from tail probabilities that are summed over the binomial counts."""
+def _z_scores_from_summed_tails(noise, groups, share, std):
+    """Return z-scores from tail probabilities, which are summed over the binomial counts."""
     noisy, n_cells, n_records, _ = groups
     n_records = np.rint(n_records)
     centre = n_records * share
@@ -406,7 +419,7 @@ def _z_score_from_tails(below: np.ndarray, above: np.ndarray) -> np.ndarray:
 
 
 def _exact_z_scores(groups, share, sampling):
-    """Return z-scores without noise: Clopper-Pearson tails, which include the observed count."""
+    """Return z-scores of exact counts: Clopper-Pearson tails, with the observed count included."""
     x, n_records = groups.noisy[..., 0], groups.noisy.sum(axis=-1)
     observed = np.where(n_records > 0, x / np.maximum(n_records, 1e-300), share)
     if not sampling:
