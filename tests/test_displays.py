@@ -3,6 +3,7 @@
 import ast
 import sys
 from datetime import timezone
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -24,11 +25,14 @@ from skdirdp import (
     PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateDirichletPosterior,
+    PrivateTableClassifier,
+    Schema,
 )
 from skdirdp.accounting import ApproximateDP, Composition
 from skdirdp.displays import (
     BayesNetDisplay,
     BudgetCurveDisplay,
+    EffectsDisplay,
     ForestDisplay,
     HistogramDisplay,
     LedgerDisplay,
@@ -37,6 +41,7 @@ from skdirdp.displays import (
     TradeOffDisplay,
 )
 from skdirdp.displays.network import layered
+from skdirdp.displays.tables import category_texts
 from skdirdp.inference import Estimate
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism
 
@@ -399,6 +404,72 @@ def test_without_privacy_there_is_no_profile():
         PrivacyProfileDisplay.from_mechanism(DIRICHLET, epsilons=[-1.0, 1.0])
 
 
+# EffectsDisplay --------------------------------------------------------------------
+
+
+def sales():
+    """Records with many categories, numbers of different sizes, and dates; and their schema."""
+    rng = np.random.default_rng(0)
+    n = 4000
+    code = rng.integers(0, 70, n)
+    products = [f"a product of the {k}th group with a long name" for k in range(70)]
+    days = pd.Timestamp("2015-01-01") + pd.to_timedelta(rng.integers(0, 3600, n), "D")
+    X = pd.DataFrame({"product": np.array(products)[code], "day": days})
+    X = X.assign(price=rng.lognormal(8, 2, n), band=rng.choice(["$0-$9", "$10-$99", "more"], n))
+    X["late"] = (rng.random(n) < 1 / (1 + np.exp(-np.sin(code)))).astype(int)
+    domains = {"product": products, "day": ("2015-01-01", "2024-12-31"), "price": (0.0, 1e5)}
+    return X, Schema({**domains, "band": ["$0-$9", "$10-$99", "more"], "late": [0, 1]})
+
+
+def assert_apart(texts, figure):
+    """Assert that texts do not overlap each other, and are not cut at the edge of the figure."""
+    boxes = np.array([text.get_window_extent().extents for text in texts])
+    assert np.all(boxes[:, :2] >= 0)
+    assert np.all(boxes[:, 2:] <= figure.bbox.size)
+    low = np.maximum(boxes[:, None, :2], boxes[:, :2])
+    high = np.minimum(boxes[:, None, 2:], boxes[:, 2:])
+    overlapping = np.all(low < high, axis=2)
+    np.testing.assert_array_equal(overlapping, np.eye(len(texts), dtype=bool))
+
+
+def test_the_labels_of_effects_do_not_overlap_and_are_not_cut():
+    X, schema = sales()
+    model = PrivateTableClassifier(schema, epsilon=10.0).fit(X, y="late")
+    display = EffectsDisplay.from_estimator(model)
+    display.figure_.canvas.draw()
+    labels = [label for axis in display.axes_ for label in axis.get_yticklabels()]
+    assert_apart(labels + [axis.title for axis in display.axes_], display.figure_)
+    drawn = {label.get_text().replace("\n", " ") for label in labels}
+    assert {"$0-$9", "(missing)"} <= drawn
+    assert not any("…" in text for text in drawn)
+
+
+def test_only_the_largest_effects_of_many_categories_are_drawn():
+    effects = pd.Series(np.linspace(-1, 2, 70), index=[f"P{k}" for k in range(70)])
+    display = EffectsDisplay({"product": effects}, {"product": effects * 0}, 1, max_categories=3)
+    (axis,) = display.plot().axes_
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["P69", "P68", "P67"]
+    np.testing.assert_allclose([bar.get_width() for bar in axis.patches], effects.iloc[:-4:-1])
+    assert axis.get_title() == "product\n(67 smaller effects are left out)"
+    assert axis.get_xlim()[0] <= 0
+    few = EffectsDisplay({"product": effects[:3]}, {"product": effects[:3] * 0}, 1).plot()
+    assert [label.get_text() for label in few.axes_[0].get_yticklabels()] == ["P0", "P1", "P2"]
+    model = PrivateTableClassifier(sales()[1]).fit(sales()[0], y="late")
+    with pytest.raises(ValueError, match="max_categories must be at least 1; got 0"):
+        EffectsDisplay.from_estimator(model, max_categories=0)
+
+
+def test_edges_of_bins_are_rounded_as_far_as_they_stay_distinct():
+    def texts(*edges):
+        bins = [pd.Interval(*ends, closed="left") for ends in pairwise(edges)]
+        return category_texts(bins, digits=3)
+
+    assert texts(0.0, 0.12345678, 1234.5678) == ["0 to below 0.123", "0.123 to below 1230"]
+    assert texts(1234.1, 1234.2, 2e5) == ["1234.1 to below 1234.2", "1234.2 to below 200000"]
+    assert texts(0.1, np.nextafter(0.1, 1)) == ["0.10000000000000001 to below 0.10000000000000002"]
+    assert texts(18, 12345) == ["18 to below 12345"]
+
+
 # BudgetCurveDisplay ----------------------------------------------------------------
 
 
@@ -657,6 +728,24 @@ def test_the_least_probable_of_many_states_are_drawn_together():
     # 144 configurations of a and b are too many rows to tell apart.
     assert display.tables["d"].shape == (64, 4)
     np.testing.assert_allclose(display.tables["d"].sum(axis=1), 1)
+
+
+def test_the_names_of_states_of_a_network_do_not_overlap_and_are_not_cut():
+    X, schema = sales()
+    display = BayesNetDisplay.from_estimator(PrivateBayesNet(schema, epsilon=5.0).fit(X))
+    display.figure_.canvas.draw()
+    texts = display.ax_.texts
+    assert_apart(texts, display.figure_)
+    assert {name for names in display.states.values() for name in names} <= {
+        text.get_text() for text in texts
+    }
+    for node, box in display.boxes_.items():
+        first = next(i for i, text in enumerate(texts) if text.get_text() == node)
+        inside = box.get_window_extent()
+        for text in texts[first : first + 1 + len(display.states[node])]:
+            extent = text.get_window_extent()
+            assert inside.contains(*extent.min)
+            assert inside.contains(*extent.max)
 
 
 def test_a_network_display_refuses_invalid_input():

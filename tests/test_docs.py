@@ -60,6 +60,7 @@ SELF_CONTAINED += (
     "federated",
     "classifier",
     "inference",
+    "text",
 )
 
 # Number of outputs that a page states.
@@ -73,6 +74,8 @@ STATED_OUTPUTS = {
     "accountant": 5,
     "steward": 2,
     "audit": 1,
+    "crosstab": 1,
+    "text": 1,
     "which_epsilon": 13,
 }
 

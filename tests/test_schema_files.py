@@ -194,8 +194,12 @@ def test_every_declaration_in_the_comments_of_a_draft_is_valid(tmp_path):
     columns = [f"c{i} = {text.strip()} }}" for i, text in enumerate(examples)]
     path = tmp_path / "schema.toml"
     path.write_text("[columns]\n" + "\n".join(columns))
-    titles = [kind.title for kind in Schema.load(path).columns.values()]
-    assert titles == ["categories"] * 4 + ["numbers"] * 2 + ["dates", "names", "key", "ignore"]
+    schema = Schema.load(path)
+    day = list(schema.encode_column("c7", ["31/12/2025", "2025-12-31"]))
+    assert day == [(dt.date(2025, 12, 31) - dt.date(2015, 1, 1)).days] * 2
+    titles = [kind.title for kind in schema.columns.values()]
+    several = ["categories"] * 4 + ["numbers"] * 2 + ["dates"] * 2
+    assert titles == [*several, "names", "key", "ignore"]
 
 
 def test_a_draft_has_a_blank_for_each_name_and_can_be_filled_in(tmp_path):

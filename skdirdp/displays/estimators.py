@@ -5,6 +5,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
@@ -12,7 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_array, check_integer, check_real
 from .base import Display, new_axes
-from .tables import category_texts
+from .tables import category_texts, wrap_label
+
+# Sizes in inches: width of a panel of effects, its title and axis, and a line of its labels.
+_PANEL_WIDTH, _PANEL_MARGIN, _LINE_HEIGHT = 4.2, 0.9, 0.13
 
 
 @dataclass(eq=False, repr=False)
@@ -117,6 +121,8 @@ class HistogramDisplay(Display):
 class EffectsDisplay(Display):
     """Released effects of columns on a class, made by `from_estimator`: one panel per column.
 
+    A bar is an effect, and its error bar is two standard deviations of the noise to either side.
+
     Parameters
     ----------
     effects : dict of Series
@@ -125,6 +131,9 @@ class EffectsDisplay(Display):
         Standard deviations of the effects that are due to the noise.
     class_label : object
         Class whose score the effects increase.
+    max_categories : int, default=15
+        Maximum number of categories of a panel: those with the largest absolute effects. All bins
+        of numbers and dates are drawn.
 
     Attributes
     ----------
@@ -150,6 +159,7 @@ class EffectsDisplay(Display):
     effects: dict[Any, Any]
     deviations: dict[Any, Any]
     class_label: Any
+    max_categories: int = 15
 
     @classmethod
     def from_estimator(
@@ -159,6 +169,7 @@ class EffectsDisplay(Display):
         *,
         class_label: Any = None,
         n_columns: int = 12,
+        max_categories: int = 15,
         **options: Any,
     ) -> "EffectsDisplay":
         """Draw the effects of columns of a `PrivateTableClassifier`.
@@ -173,10 +184,13 @@ class EffectsDisplay(Display):
             A class. If None, the last one.
         n_columns : int, default=12
             Number of columns if `columns` is None.
+        max_categories : int, default=15
+            Maximum number of categories of a panel: those with the largest absolute effects.
         **options
-            Options of matplotlib's `errorbar`.
+            Options of matplotlib's `barh`.
         """
         check_is_fitted(estimator)
+        max_categories = check_integer("max_categories", max_categories, at_least=1)
         label = estimator.classes_[-1] if class_label is None else class_label
         if label not in list(estimator.classes_):
             raise ValueError(f"class_label must be one of the classes; got {class_label!r}")
@@ -188,7 +202,7 @@ class EffectsDisplay(Display):
             raise ValueError(f"columns must be columns of the model; {unknown[0]!r} is not one")
         effects = {name: estimator.coef_[name][label] for name in columns}
         deviations = {name: estimator.coef_std_[name][label] for name in columns}
-        return cls(effects, deviations, label).plot(**options)
+        return cls(effects, deviations, label, max_categories).plot(**options)
 
     def plot(self, ax: Any = None, **options: Any) -> "EffectsDisplay":
         """Draw the effects.
@@ -198,28 +212,60 @@ class EffectsDisplay(Display):
         ax : array of matplotlib Axes, default=None
             One for each column. If None, a new figure is created.
         **options
-            Options of matplotlib's `errorbar`.
+            Options of matplotlib's `barh`.
 
         Returns
         -------
         display : the same object
         """
+        shown = {name: self._shown(name) for name in self.effects}
+        n_columns = min(len(shown), 3)
+        panels = [list(shown.values())[i : i + n_columns] for i in range(0, len(shown), n_columns)]
+        n_bars = [max(map(len, row)) for row in panels]
         if ax is None:
-            width = min(len(self.effects), 3)
-            height = -(-len(self.effects) // width)
-            ax = new_axes(height, width, figsize=(4 * width, 3 * height), sharey=True)
+            lines = [
+                max(text.count("\n") for each in row for text in each["text"]) + 1 for row in panels
+            ]
+            # The gap between two labels is half a line.
+            heights = np.multiply(n_bars, np.add(lines, 0.5)) * _LINE_HEIGHT
+            size = n_columns * _PANEL_WIDTH, heights.sum() + _PANEL_MARGIN * len(panels)
+            ratios = {"height_ratios": heights}
+            ax = new_axes(len(panels), n_columns, figsize=size, sharex=True, gridspec_kw=ratios)
         axes = np.ravel(ax)
-        style = {"fmt": "o", "capsize": 2, **options}
-        for (name, effects), axis in zip(self.effects.items(), axes, strict=False):
-            places = np.arange(len(effects))
-            axis.errorbar(places, effects, 2 * self.deviations[name], **style)
-            axis.axhline(0.0, color="grey", linewidth=0.5)
-            axis.set(title=str(name), ylabel=f"effect on {self.class_label}")
-            axis.set_xticks(places, category_texts(effects.index), rotation=90, size=6)
-        for axis in axes[len(self.effects) :]:
+        for k, (axis, (name, bars)) in enumerate(zip(axes, shown.items(), strict=False)):
+            # Bars of the panels in a row have the same height.
+            self._draw_panel(axis, name, bars, n_bars[k // n_columns], options)
+        for axis in axes[len(shown) :]:
             axis.set_visible(False)
-        self.axes_, self.figure_ = axes[: len(self.effects)], axes[0].figure
+        self.axes_, self.figure_ = axes[: len(shown)], axes[0].figure
         return self
+
+    def _shown(self, name: Any) -> pd.DataFrame:
+        """Return effect, error and label of the bars of a column, from top to bottom."""
+        effects = self.effects[name]
+        texts = list(map(wrap_label, category_texts(effects.index, digits=3)))
+        bars = pd.DataFrame({"effect": effects, "error": 2 * self.deviations[name], "text": texts})
+        are_bins = any(isinstance(label, pd.Interval) for label in effects.index)
+        if are_bins or len(bars) <= self.max_categories:
+            return bars
+        largest = np.argsort(-bars["effect"].abs(), kind="stable")[: self.max_categories]
+        return bars.iloc[largest].sort_values("effect", ascending=False, kind="stable")
+
+    def _draw_panel(
+        self, axis: Any, name: Any, bars: pd.DataFrame, n_bars: int, options: dict[str, Any]
+    ) -> None:
+        places = np.arange(len(bars))
+        style = {"capsize": 2, "alpha": 0.6, "ecolor": "0.2", **options}
+        axis.barh(places, bars["effect"], xerr=bars["error"], **style)
+        axis.axvline(0.0, color="0.5", linewidth=0.5)
+        axis.set_yticks(places, bars["text"], size=7, parse_math=False)
+        axis.set_ylim(n_bars - 0.5, -0.5)
+        axis.tick_params(axis="x", labelbottom=True)
+        title, n_left_out = wrap_label(str(name)), len(self.effects[name]) - len(bars)
+        if n_left_out:
+            title += f"\n({n_left_out} smaller effects are left out)"
+        axis.set_title(title, size=10, parse_math=False)
+        axis.set_xlabel(f"effect on {self.class_label}")
 
 
 def _find_feature(estimator: Any, feature: int | str) -> tuple[int, str]:

@@ -12,17 +12,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._validation import check_integer
 from .base import Display
-from .tables import category_text
+from .tables import category_texts
 
-# Sizes of a box and of its lines of text, in units of the distance between two nodes.
-_BOX_WIDTH, _BOX_HEIGHT = 0.86, 0.62
-_NAME_HEIGHT, _STATES_HEIGHT = 0.15, 0.12
-_EDGE_WIDTH = 0.35  # width of the space for an edge that passes a layer
-_INCHES = (1.7, 1.45)  # inches per node and per layer of a new figure
+_BOX_WIDTH = 0.86  # in units of the distance between two nodes
+_EDGE_WIDTH = 0.35  # width of the space for an edge that passes a layer, in the same units
+# Inches of a new figure: width of a node and of a column of its table; heights of a layer, of its
+# box, and of the lines of the name and of the states in it.
+_NODE_INCHES, _COLUMN_INCHES = 1.7, 0.13
+_LAYER_INCHES, _BOX_INCHES, _NAME_INCHES, _STATES_INCHES = 1.45, 0.9, 0.22, 0.17
 _MIN_INCHES = (6.0, 3.5)
 _MAX_ROWS = 64
 _MAX_ROWS_WITH_NUMBERS = 4
-_MIN_FONT, _FONT_ASPECT = 5.0, 0.68  # points, and width of a letter over the font size
+_MIN_FONT, _MAX_FONT, _FONT_ASPECT = 5.0, 7.0, 0.68  # points; width of a letter over the size
 _MAX_COLUMNS_WITH_NUMBERS = 12
 
 
@@ -31,7 +32,8 @@ class BayesNetDisplay(Display):
     """Released Bayesian network with its conditional probabilities, made by `from_estimator`.
 
     Each node is a box below its parents that shows the node's table: a column for each state
-    and a row for each configuration of the parents, in the order of `itertools.product`.
+    and a row for each configuration of the parents, in the order of `itertools.product`. Names of
+    states that are wider than their column are vertical.
 
     Parameters
     ----------
@@ -102,7 +104,7 @@ class BayesNetDisplay(Display):
         parents, tables, states = {}, {}, {}
         for node in wanted:
             parents[node] = tuple(p for p in structure[node] if p in chosen)
-            names = list(map(_state_text, estimator.states_[node]))
+            names = _state_texts(estimator.states_[node])
             table, states[node] = _merge_states(estimator.probabilities_[node], names, max_states)
             tables[node] = _average_rows(table)
         return cls(parents, tables, states).plot(ax=ax, **options)
@@ -110,7 +112,21 @@ class BayesNetDisplay(Display):
     def figure_size(self) -> np.ndarray:
         """Return the width and height of a figure, in inches."""
         positions = np.array([*layered(self.parents)[0].values()])
-        return np.maximum(_MIN_INCHES, np.multiply(np.ptp(positions, axis=0) + 1, _INCHES))
+        sizes = self._node_inches(), _LAYER_INCHES + self._extra_inches()
+        return np.maximum(_MIN_INCHES, np.multiply(np.ptp(positions, axis=0) + 1, sizes))
+
+    def _node_inches(self) -> float:
+        widest = max(map(len, self.states.values()))
+        return max(_NODE_INCHES, widest * _COLUMN_INCHES / _BOX_WIDTH)
+
+    def _names_inches(self, node: Hashable) -> float:
+        """Return the height of the names of states beyond that of a line: 0 if side by side."""
+        longest = max(map(len, self.states[node])) * _FONT_ASPECT * _MAX_FONT / 72
+        column = self._node_inches() * _BOX_WIDTH / len(self.states[node])
+        return longest if longest > column else 0.0
+
+    def _extra_inches(self) -> float:
+        return max(map(self._names_inches, self.states))
 
     def _draw(self, ax: Any, **options: Any) -> None:
         places, edges = layered(self.parents)
@@ -118,34 +134,41 @@ class BayesNetDisplay(Display):
         (left, low), (right, high) = positions.min(axis=0) - 0.5, positions.max(axis=0) + 0.5
         ax.set(title="Released network", xlim=(left, right), ylim=(low, high))
         ax.set_axis_off()
-        inches = ax.get_window_extent().width / ax.figure.dpi
-        points = 72 * inches / (right - left)  # points per unit of the horizontal axis
+        extent = ax.get_window_extent()
+        points = 72 / ax.figure.dpi * extent.size / (right - left, high - low)  # per unit
         self.boxes_: dict[Hashable, Any] = {}
         for node in self.parents:
             mesh = self._draw_node(ax, node, *places[node], points, {"cmap": "Blues", **options})
         for path in edges:
-            _draw_edge(ax, [places[place] for place in path])
+            _draw_edge(ax, [places[place] for place in path], self._box_height())
         size = {"fraction": 0.04, "pad": 0.01, "shrink": 0.5}
         ax.figure.colorbar(mesh, ax=ax, label="released probability", **size)
 
+    def _box_height(self) -> float:
+        return (_BOX_INCHES + self._extra_inches()) / (_LAYER_INCHES + self._extra_inches())
+
     def _draw_node(
-        self, ax: Any, node: Hashable, x: float, y: float, points: float, options: dict[str, Any]
+        self, ax: Any, node: Hashable, x: float, y: float, points: Any, options: dict[str, Any]
     ) -> Any:
         """Draw the box of a node, and return the colours of its table."""
         from matplotlib.patches import Rectangle
 
-        left, bottom, top = x - _BOX_WIDTH / 2, y - _BOX_HEIGHT / 2, y + _BOX_HEIGHT / 2
-        box = Rectangle((left, bottom), _BOX_WIDTH, _BOX_HEIGHT, fc="w", ec="0.4", zorder=3)
+        height, layer = self._box_height(), _LAYER_INCHES + self._extra_inches()
+        left, bottom, top = x - _BOX_WIDTH / 2, y - height / 2, y + height / 2
+        box = Rectangle((left, bottom), _BOX_WIDTH, height, fc="w", ec="0.4", zorder=3)
         self.boxes_[node] = ax.add_patch(box)
-        _write(ax, x, top - _NAME_HEIGHT / 2, str(node), _BOX_WIDTH * points, largest=10)
+        names = self._names_inches(node)
+        first, last = top - _NAME_INCHES / layer, bottom + (_STATES_INCHES + names) / layer
+        _write(ax, x, (top + first) / 2, str(node), _BOX_WIDTH * points[0], largest=10)
         table = self.tables[node]
         columns = np.linspace(left + 0.04, left + _BOX_WIDTH - 0.04, table.shape[1] + 1)
-        rows = np.linspace(top - _NAME_HEIGHT, bottom + _STATES_HEIGHT, table.shape[0] + 1)
+        rows = np.linspace(first, last, table.shape[0] + 1)
         mesh = ax.pcolormesh(columns, rows, table, vmin=0, vmax=1, zorder=4, **options)
         centres, middles = (columns[1:] + columns[:-1]) / 2, (rows[1:] + rows[:-1]) / 2
-        width = 0.95 * (columns[1] - columns[0]) * points
+        width = 0.95 * (columns[1] - columns[0]) * points[0]
+        space = 0.95 * (last - bottom) * points[1] if names else width
         for centre, state in zip(centres, self.states[node], strict=True):
-            _write(ax, centre, bottom + _STATES_HEIGHT / 2, state, width)
+            _write(ax, centre, (last + bottom) / 2, state, space, rotation=90 if names else 0)
         if len(table) <= _MAX_ROWS_WITH_NUMBERS and width > 4 * _MIN_FONT * _FONT_ASPECT:
             for (i, j), probability in np.ndenumerate(table):
                 colour = "w" if probability > 0.6 else "0.2"
@@ -154,33 +177,42 @@ class BayesNetDisplay(Display):
 
 
 def _write(
-    ax: Any, x: float, y: float, text: str, points: float, largest: float = 7, **options: Any
+    ax: Any,
+    x: float,
+    y: float,
+    text: str,
+    points: float,
+    largest: float = _MAX_FONT,
+    **options: Any,
 ) -> None:
     """Draw a string in the given width, with a smaller font or an ellipsis if necessary."""
     size = min(largest, points / _FONT_ASPECT / max(len(text), 1))
     if size < _MIN_FONT:
         size, letters = _MIN_FONT, int(points / _FONT_ASPECT / _MIN_FONT)
         text = text[: letters - 1] + "…" if letters > 1 else ""
-    ax.text(x, y, text, fontsize=size, zorder=5, ha="center", va="center", **options)
+    style = {"zorder": 5, "ha": "center", "va": "center", "parse_math": False, **options}
+    ax.text(x, y, text, fontsize=size, **style)
 
 
-def _state_text(state: Hashable) -> str:
-    """Return a state as a text that fits into a narrow cell; a bin by its ends."""
-    if isinstance(state, tuple):  # rare states that are counted together
-        return f"{len(state)} rare"
-    if isinstance(state, pd.Interval) and not isinstance(state.left, pd.Timestamp):
-        return f"{state.left:.3g}–{state.right:.3g}"
-    return category_text(state)
+def _state_texts(states: Sequence[Hashable]) -> list[str]:
+    """Return states as texts that fit into narrow cells; bins by their ends."""
+    texts = category_texts(states, digits=3)
+    for k, state in enumerate(states):
+        if isinstance(state, tuple):  # rare states that are counted together
+            texts[k] = f"{len(state)} rare"
+        elif isinstance(state, pd.Interval) and not isinstance(state.left, pd.Timestamp):
+            texts[k] = texts[k].replace(" to below ", "–").replace(" to ", "–")
+    return texts
 
 
-def _draw_edge(ax: Any, points: list[tuple[float, float]]) -> None:
+def _draw_edge(ax: Any, points: list[tuple[float, float]], height: float) -> None:
     """Draw an arrow from the bottom of the first box to the top of the last."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 
     # The arrow is vertical next to the boxes of a layer, and curved only between layers.
-    tops = [(x, y + _BOX_HEIGHT / 2) for x, y in points[1:]]
-    bottoms = [(x, y - _BOX_HEIGHT / 2) for x, y in points[:-1]]
+    tops = [(x, y + height / 2) for x, y in points[1:]]
+    bottoms = [(x, y - height / 2) for x, y in points[:-1]]
     vertices, codes = [bottoms[0]], [Path.MOVETO]
     for (x, start), (next_x, end) in zip(bottoms, tops, strict=True):
         middle = (start + end) / 2

@@ -18,6 +18,8 @@ _MAX_TEXTS = 200
 _MAX_INTERVAL = 0.5
 # Longest line of a label, in letters.
 _LABEL_WIDTH = 32
+# Digits of numbers: of those that are not rounded, and enough to tell any two floats apart.
+_MIN_DIGITS, _MAX_DIGITS = 6, 17
 
 
 @dataclass(eq=False, repr=False)
@@ -249,7 +251,7 @@ class ForestDisplay(Display):
 
     def figure_size(self) -> Any:
         """Return the width and height of a figure, in inches."""
-        n_lines = sum(_wrap(label).count("\n") + 1 for label in category_texts(self.labels))
+        n_lines = sum(wrap_label(label).count("\n") + 1 for label in category_texts(self.labels))
         return 6.4, min(1.4 + 0.2 * n_lines + 0.15 * len(self.value), 12)
 
     def _draw(self, ax: Any, **options: Any) -> None:
@@ -260,33 +262,43 @@ class ForestDisplay(Display):
         ax.errorbar(self.value, positions, xerr=widths, **style)
         if self.reference is not None:
             ax.axvline(self.reference, color="0.5", linewidth=1, linestyle="--")
-        ax.set_yticks(positions, [_wrap(label) for label in category_texts(self.labels)])
+        ax.set_yticks(positions, [wrap_label(label) for label in category_texts(self.labels)])
         ax.set_ylim(len(positions) - 0.5, -0.5)
-        ax.set(title=f"{self.confidence:.0%} intervals", xlabel=_wrap(self.name))
+        ax.set(title=f"{self.confidence:.0%} intervals", xlabel=wrap_label(self.name))
         ax.locator_params(axis="x", nbins=5)
         ax.grid(alpha=0.3, axis="x")
 
 
-def _wrap(text: str) -> str:
+def wrap_label(text: str) -> str:
     """Wrap a label to lines of at most about half the width of a figure."""
     return "\n".join(wrap(text, _LABEL_WIDTH))
 
 
-def category_texts(labels: Sequence[Hashable]) -> list[str]:
-    """Return categories as short strings; bins by their ends."""
-    return [category_text(label) for label in labels]
+def category_texts(labels: Sequence[Hashable], digits: int = 6) -> list[str]:
+    """Return categories as short strings, bins by their ends.
+
+    Ends that are not whole are rounded to some digits, or to more if ends would not differ.
+    """
+    bins = [label for label in labels if isinstance(label, pd.Interval)]
+    ends = {end for each in bins for end in (each.left, each.right)}
+    while digits < _MAX_DIGITS and len({_end(end, digits) for end in ends}) < len(ends):
+        digits += 1
+    return [category_text(label, digits) for label in labels]
 
 
-def category_text(label: Hashable) -> str:
+def category_text(label: Hashable, digits: int = 6) -> str:
     """Return a category as a short text; a bin by its ends."""
     if not isinstance(label, pd.Interval):
-        return _end(label)
+        return _end(label, _MIN_DIGITS)
     # Bins of numbers that are not whole end before the next one.
     word = "to below" if label.closed == "left" else "to"
-    return f"{_end(label.left)} {word} {_end(label.right)}"
+    return f"{_end(label.left, digits)} {word} {_end(label.right, digits)}"
 
 
-def _end(value: Any) -> str:
+def _end(value: Any, digits: int) -> str:
     if isinstance(value, pd.Timestamp):
         return value.isoformat().removesuffix("T00:00:00")
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    # Round first: fewer digits in the format itself would write 1230 as 1.23e+03.
+    return f"{float(f'{value:.{digits}g}'):.{max(digits, _MIN_DIGITS)}g}"

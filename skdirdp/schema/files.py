@@ -54,6 +54,7 @@ _DRAFT = """\
 #   { numbers = [0, 110] }                       whole numbers within these bounds
 #   { numbers = [0.0, 2.5] }                     numbers within these bounds
 #   { dates = [2015-01-01, 2025-12-31] }         dates; resolution = "month" rounds them down
+#   { dates = [2015-01-01, 2025-12-31], format = "%d/%m/%Y" }   written as 31/12/2025
 #   { names = true }                             categories that are found with a part of the budget
 #   { key = true }                               identifiers, which are never counted
 #   { ignore = true }                            not used

@@ -350,10 +350,13 @@ class Schema:
         faults = {
             name: "is not declared in the schema" for name in records.names if name not in self
         }
+        what = "the columns of X must be those of the schema"
+        if faults:
+            what += "; pass X[list(schema)], or declare the others, for example as Schema.ignore()"
         lacking = [n for n in self._columns if n not in records.columns and self[n].is_counted]
         if optional is not True:
             faults |= {name: "is not in the table" for name in lacking if name not in optional}
-        raise_faults("the columns of X must be those of the schema", faults)
+        raise_faults(what, faults)
         return records
 
     def encode_column(
