@@ -31,6 +31,7 @@ from . import codec
 from .codec import Entry, decode
 from .limits import Limit, Spending, compose, in_percent
 from .schema import (
+    PERSON,
     RECORD,
     Charge,
     LedgerError,
@@ -394,14 +395,16 @@ def _facts(accountant: Any) -> LedgerFacts:
     unit = codec.protected_unit(charges, adjacency, header)
     delta, adaptive = accountant.delta, accountant.adaptive
     admitted = not any(map(codec.is_merged, charges))
+    # A ledger does not store whether a posterior made the numbers of records public.
+    named: dict[str, Any] = {"noun": person_noun(header) or PERSON, "same_size": None}
     limit = None
     if accountant.epsilon is not None:
-        limit = Claim(accountant.epsilon, delta, accountant.order, adjacency, unit)
+        limit = Claim(accountant.epsilon, delta, accountant.order, adjacency, unit, **named)
     total = limit
     if total is None or not (adaptive and admitted):
         costs = [each.epsilon(delta) for each in accountant.compositions()] if adaptive else []
         cost = max(costs) if costs else accountant.total()
-        total = Claim(cost, delta, None, adjacency, unit, chosen=False)
+        total = Claim(cost, delta, None, adjacency, unit, chosen=False, **named)
     attacks = accountant if charges else None
     return LedgerFacts(accountant.name, len(charges), limit, total, adaptive, admitted, attacks)
 
@@ -474,7 +477,7 @@ def _page(accountant: Any) -> str:
         warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
         warnings.append("The ledger has no limit: it records charges and rejects none.")
-    body = [pages.not_covered(warnings), pages.statement(ledger_statement(stated))]
+    body = [pages.not_covered(stated.claim, warnings), pages.statement(ledger_statement(stated))]
     body.append(pages.facts(facts))
     if charges:
         note, what = _strength_note(accountant), "what was published"
