@@ -16,6 +16,7 @@ from ..reporting.exports import registry_entry
 from ..reporting.pages import Markup, table, tag
 from ..reporting.redact import without_password
 from ..reporting.statements import (
+    ADAPTIVE_ATTACKS,
     ADAPTIVE_LIMIT,
     Claim,
     LedgerFacts,
@@ -439,7 +440,9 @@ def spending_texts(accountant: Any) -> list[tuple[str, str]]:
     if accountant._limit.is_share:
         shares = zip(("used", "left"), in_percent(used / accountant.epsilon), strict=True)
         total = f"{limit_text(accountant)}, the limit" if len(accountant) else "ε = 0"
-        return [("total", total), *((name, f"{share} of the limit") for name, share in shares)]
+        texts = [("total", total), *((name, f"{share} of the limit") for name, share in shares)]
+        name, left = texts.pop()
+        return [*texts, (name, left + accountant._limit.exception(accountant._spent()))]
     texts = [("used", f"ε = {rounded_up(used)} at {_terms(accountant)}")]
     if accountant.epsilon is not None:
         difference = max(accountant.epsilon - used, 0.0) if math.isfinite(used) else 0.0
@@ -457,6 +460,8 @@ def _strength_note(accountant: Any) -> str:
             "later publications after seeing earlier ones, and then a guarantee can be stated for "
             "the whole limit only."
         )
+    if accountant.adaptive and accountant.epsilon is not None:
+        note += f" {ADAPTIVE_ATTACKS}"
     return note
 
 
@@ -530,8 +535,11 @@ def _profile_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
     marked = (accountant.epsilon, accountant.delta) if has_point else None
     subject = "all charges together, for budgets that were fixed beforehand."
     if accountant._limit.is_share:
-        subject = "all charges that the limit admits, also adaptively chosen ones."
-    caption = f"For each ε, the smallest δ that holds for {subject}"
+        subject = (
+            "all charges that the limit admits, also adaptively chosen ones. It is an upper bound: "
+            "a smaller δ may hold."
+        )
+    caption = f"For each ε, a δ that holds for {subject}"
     points = _n_points(charges, _PROFILE_POINTS)
     try:
         with np.errstate(all="ignore"):

@@ -410,7 +410,7 @@ def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]
     released = str(sum(count for _, count in mechanisms))
     answers += [("protected change", claim.against), ("tables released", released)]
     mark = (claim.epsilon, claim.delta) if claim.delta is not None and claim.holds else None
-    caption = "For each ε, the smallest δ that holds with it: smaller is more private."
+    caption = "For each ε, a δ that holds with it: smaller is more private."
     profile = tag("p", "There is no profile: nothing was released, or something without noise.")
     with suppress(ValueError):
         profile = profile_figure([Composition(mechanisms)], mark, "budget", caption)

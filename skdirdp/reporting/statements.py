@@ -23,6 +23,11 @@ ADAPTIVE_LIMIT = (
     "total is the ε of the limit, regardless of how much of the limit is spent. The amount spent "
     "is a share of what the limit admits, not the sum of the epsilons of the charges."
 )
+#: Explanation of bounds on attacks under an adaptive limit.
+ADAPTIVE_ATTACKS = (
+    "The bounds on answers and guesses hold for all charges that the limit will ever admit, and "
+    "are usually looser than those of a plan that was fixed beforehand."
+)
 # A ledger contains the charges, but not which parameters a fit took from the data.
 _EXCEPT_MODELS = (
     "Not covered: what a published result took from the data without noise, or drew from a given "
@@ -291,6 +296,8 @@ def ledger_statement(facts: LedgerFacts) -> str:
             "also by looking at earlier publications, and is stated as a whole even if a part of "
             "it is not spent."
         )
+        if facts.attacks is not None:
+            condition += f" {ADAPTIVE_ATTACKS}"
     elif facts.adaptive:
         why = "not all of its charges were admitted by its limit"
         if facts.limit is None:
