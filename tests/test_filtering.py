@@ -25,6 +25,7 @@ from skdirdp.mechanisms import (
     GaussianMechanism,
     JointMechanism,
     LaplaceMechanism,
+    SimplexMechanism,
     calibrate,
 )
 from skdirdp.mechanisms.additive import SelectionMechanism
@@ -381,3 +382,27 @@ def test_bounds_on_attacks_of_an_adaptive_limit_are_said_to_be_for_all_charges(t
         planned.charge(NOISE, releases=30)
         assert (accountant.advantage() > 1.1 * planned.advantage()) == adaptive
     assert "an upper bound: a smaller δ may hold" in pages["{}"]
+
+
+@pytest.mark.parametrize("unit", [None, "patient"])
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_refusals_on_parts_and_persons_name_changes_too(unit, adjacency):
+    split_by = "position" if adjacency == "replace" else "values"
+    accountant = PrivacyAccountant(epsilon=2.0, unit=unit)
+    relation = f"{adjacency}_person" if unit else adjacency
+    accountant.charge(replace(NOISE, adjacency=relation))
+    charged = accountant if unit else accountant.parallel("site", split_by=split_by)["north"]
+    large = LaplaceMechanism(scale=0.5, adjacency=relation)
+    message = refused(charged, large)
+    assert "with a smaller epsilon" in message
+    assert charged.affords(replace(large, scale=1e6))
+    assert NAMES_FIRST not in message
+
+
+def test_a_refusal_for_vectors_recommends_no_gaussian_noise():
+    vectors = SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05)
+    accountant = PrivacyAccountant(epsilon=200.0)
+    accountant.charge(vectors)
+    message = refused(accountant, vectors, releases=1000)
+    assert "gaussian" not in message
+    assert "admitted" in message

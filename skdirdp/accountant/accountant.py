@@ -344,7 +344,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         """Return the unspent part of the limit, as an epsilon.
 
         With an adaptive (epsilon, delta) limit this is the unspent share of the limit times its
-        epsilon. Otherwise it is the difference of the limit and the total, at its delta or order.
+        epsilon; if it is 0, other kinds of charges may still be admitted, which ``print`` names.
+        Otherwise it is the difference of the limit and the total, at its delta or order.
         Charges are not summed, so one that costs more alone may still be admitted: see `affords`.
 
         Returns

@@ -545,7 +545,9 @@ class _Advice:
         return self._admits(encode(release), 1)
 
     def _admits(self, spec: str, releases: int) -> bool:
-        return self.limit.admits(self.before.with_charge(spec, releases, self.split))
+        with suppress(ValueError):  # too many combinations of parts
+            return self.limit.admits(self.before.with_charge(spec, releases, self.split))
+        return False
 
 
 def _similar(
