@@ -179,7 +179,10 @@ class PrivacyReport(AttackBounds):
         return sacro_fields(self._claim(), self.statement(), self, self.not_covered)
 
     def _claim(self) -> Claim:
-        return Claim(self.epsilon, self.delta, self.order, self.adjacency, self.unit)
+        # Only a posterior publishes the number of records of persons with several of them.
+        same_size = self.unit.max_rows > 1 and self.n_records is not None
+        claimed = (self.epsilon, self.delta, self.order, self.adjacency, self.unit)
+        return Claim(*claimed, same_size=same_size)
 
     def _repr_html_(self) -> str:
         return str(model_card(self._claim(), self.mechanisms, self.not_covered))

@@ -97,7 +97,9 @@ def test_end_to_end_is_one_charge_without_a_leak(folder, capsys):
 
 def test_a_budget_that_is_used_up_writes_nothing(folder, capsys):
     main(["ledger", "create", "study.sqlite", "--epsilon", "0.5"])
-    assert "does not fit" in complaint(capsys, REFUSED, "--epsilon", 1, "--ledger", "study.sqlite")
+    refused = complaint(capsys, REFUSED, "--epsilon", 1, "--ledger", "study.sqlite")
+    assert "does not fit" in refused
+    assert "find names or words" not in refused
     assert len(PrivacyAccountant(path="study.sqlite")) == 0
 
 

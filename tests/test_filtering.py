@@ -2,9 +2,11 @@
 
 import json
 import pickle
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +20,15 @@ from skdirdp.accountant.schema import LimitParameters
 from skdirdp.accounting import ApproximateDP, Composition, PureDP, ZeroConcentratedDP
 from skdirdp.accounting.filters import PrivacyFilter
 from skdirdp.command import main
-from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, LaplaceMechanism
+from skdirdp.mechanisms import (
+    DirichletMechanism,
+    GaussianMechanism,
+    JointMechanism,
+    LaplaceMechanism,
+    SimplexMechanism,
+    calibrate,
+)
+from skdirdp.mechanisms.additive import SelectionMechanism
 from skdirdp.reporting.statements import ADAPTIVE_LIMIT
 
 DATA = Path(__file__).parent / "data"
@@ -272,3 +282,127 @@ def test_a_ledger_without_a_total_has_no_filter_either(tmp_path):
         transaction.append(encode(PureDP(0.1, "add_remove")), 1, None, None)
     with pytest.raises(LedgerError, match="different adjacencies"):
         accountant.total()
+
+
+# Fits that find names or words under an adaptive limit
+
+WORDS = SelectionMechanism(sigma=24.0, max_total=20.0, failure=2.5e-6)
+HASHED = calibrate("dirichlet", epsilon=0.2, n_samples=2000, n_categories=30)
+NAMES_FIRST = "charge fits that find names or words first"
+
+
+def refused(accountant, mechanism, releases=1):
+    with pytest.raises(BudgetExceededError) as error:
+        accountant.charge(mechanism, releases=releases)
+    return str(error.value)
+
+
+def test_a_refusal_of_words_names_changes_that_are_admitted():
+    accountant = PrivacyAccountant(epsilon=4.0)
+    accountant.charge(HASHED)
+    for sigma in (24.0, 595.9, 1e6):
+        message = refused(accountant, replace(WORDS, sigma=sigma))
+        assert "No smaller epsilon of the same mechanisms would be admitted" in message
+        assert NAMES_FIRST in message
+        assert "adaptive=False" in message
+        times = float(re.search(r"a delta of the fit that is (\d+) times smaller", message)[1])
+        assert accountant.affords(replace(WORDS, failure=WORDS.failure / times))
+        assert not accountant.affords(replace(WORDS, failure=WORDS.failure / times * 2))
+    plan = PrivacyAccountant(epsilon=4.0, adaptive=False)
+    plan.charge(HASHED)
+    plan.charge(WORDS)
+
+
+def test_a_refusal_after_words_recommends_gaussian_noise():
+    accountant = PrivacyAccountant(epsilon=4.0)
+    accountant.charge(WORDS)
+    for epsilon in (1.0, 0.03):
+        noise = {"epsilon": epsilon, "n_samples": 2000, "n_categories": 30}
+        message = refused(accountant, calibrate("dirichlet", **noise))
+        assert "No smaller epsilon of the same mechanisms would be admitted" in message
+        assert "Gaussian noise (mechanism='gaussian') of the same epsilon" in message
+        assert NAMES_FIRST not in message
+        assert accountant.affords(calibrate("gaussian", **noise))
+    assert not accountant.affords(PureDP(1e-9))
+
+
+@pytest.mark.parametrize(
+    "first", [WORDS, GaussianMechanism(sigma=10.0), DirichletMechanism(2, 900)]
+)
+def test_a_smaller_epsilon_is_recommended_only_if_it_is_admitted(first):
+    accountant = PrivacyAccountant(epsilon=1.0)
+    while accountant.affords(first):
+        accountant.charge(first)
+    message = refused(accountant, LaplaceMechanism(scale=1.0))
+    admitted = accountant.affords(LaplaceMechanism(scale=1e7))
+    assert ("with a smaller epsilon" in message) == admitted
+    assert ("No smaller epsilon" in message) != admitted
+    assert NAMES_FIRST not in message
+
+
+def test_a_first_charge_above_the_limit_needs_a_smaller_epsilon():
+    message = refused(PrivacyAccountant(epsilon=1.0), PureDP(2.0))
+    assert "The charge would be admitted with a smaller epsilon." in message
+    assert NAMES_FIRST not in message
+    message = refused(PrivacyAccountant(epsilon=1.0), ApproximateDP(0.1, 1e-4))
+    assert "No smaller epsilon" in message
+
+
+def test_nothing_left_names_the_releases_that_are_still_admitted(tmp_path):
+    accountant = PrivacyAccountant(epsilon=3.0)
+    names = SelectionMechanism(sigma=16.97, failure=2.5e-6)
+    accountant.charge(JointMechanism(((names, 1), (GaussianMechanism(sigma=5.657), 1))))
+    half = calibrate("dirichlet", epsilon=0.5, n_samples=2000, n_categories=12)
+    admitted = 0
+    while accountant.affords(half):
+        accountant.charge(half)
+        admitted += 1
+        assert accountant.remaining() < 1e-4 * accountant.epsilon
+        assert "0.00% left in general, but " in repr(accountant)
+        assert "% for noise of any kind that finds no names or words" in repr(accountant)
+        assert not accountant.affords(replace(WORDS, sigma=1e6))
+    assert admitted > 1
+    assert "that finds no names or words" in accountant._repr_html_()
+    assert "with a smaller epsilon" in refused(accountant, half)
+
+
+def test_bounds_on_attacks_of_an_adaptive_limit_are_said_to_be_for_all_charges(tmp_path):
+    pages = {}
+    for limit in ({}, {"order": 8.0}, {"adaptive": False}):
+        accountant = PrivacyAccountant(epsilon=3.0, **limit)
+        accountant.charge(NOISE, releases=30)
+        path = accountant.report(tmp_path / "page.html")
+        pages[str(limit)] = page = Path(path).read_text(encoding="utf-8")
+        adaptive = "adaptive" not in limit
+        for text in (page, accountant.statement()):
+            assert ("hold for all charges that the limit will ever admit" in text) == adaptive
+        assert "the smallest δ" not in page
+        # The bound of the limit is above that of the charges, if they were planned.
+        planned = PrivacyAccountant(epsilon=3.0, adaptive=False)
+        planned.charge(NOISE, releases=30)
+        assert (accountant.advantage() > 1.1 * planned.advantage()) == adaptive
+    assert "an upper bound: a smaller δ may hold" in pages["{}"]
+
+
+@pytest.mark.parametrize("unit", [None, "patient"])
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_refusals_on_parts_and_persons_name_changes_too(unit, adjacency):
+    split_by = "position" if adjacency == "replace" else "values"
+    accountant = PrivacyAccountant(epsilon=2.0, unit=unit)
+    relation = f"{adjacency}_person" if unit else adjacency
+    accountant.charge(replace(NOISE, adjacency=relation))
+    charged = accountant if unit else accountant.parallel("site", split_by=split_by)["north"]
+    large = LaplaceMechanism(scale=0.5, adjacency=relation)
+    message = refused(charged, large)
+    assert "with a smaller epsilon" in message
+    assert charged.affords(replace(large, scale=1e6))
+    assert NAMES_FIRST not in message
+
+
+def test_a_refusal_for_vectors_recommends_no_gaussian_noise():
+    vectors = SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05)
+    accountant = PrivacyAccountant(epsilon=200.0)
+    accountant.charge(vectors)
+    message = refused(accountant, vectors, releases=1000)
+    assert "gaussian" not in message
+    assert "admitted" in message

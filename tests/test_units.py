@@ -1,6 +1,8 @@
 """The unit of a ledger determines which charges are allowed, and is stated."""
 
+import html
 import json
+import re
 import sqlite3
 import warnings
 from contextlib import closing
@@ -21,7 +23,9 @@ from skdirdp import (
     PrivateBayesNet,
     PrivateBayesNetMLE,
     PrivateCountVectorizer,
+    PrivateCrosstab,
     PrivateDirichletPosterior,
+    Schema,
     make_private_pipeline,
 )
 from skdirdp._persons import Unit
@@ -31,6 +35,7 @@ from skdirdp.accounting import ApproximateDP, PureDP
 from skdirdp.command import main
 from skdirdp.mechanisms import DirichletMechanism, GaussianMechanism, SimplexMechanism
 from skdirdp.model_selection import PrivateGridSearchCV, private_score
+from skdirdp.reporting.statements import Claim, model_statement
 
 from .test_forged_charges import forge, not_refused
 
@@ -424,3 +429,136 @@ def test_a_unit_is_stored_with_its_mechanism_and_read_back():
         assert (decode(spec), decode_unit(spec)) == (kind, unit)
     with pytest.raises((LedgerError, TypeError)):
         encode(PureDP(0.1), Unit(3))
+
+
+# Sentences on the unit in statements, pages and exports
+
+ROW = "each row is protected by itself"
+UNPROMISED = "Nothing is promised about"
+RECORD_NUMBER = "how many records there are"
+PUBLIC_RECORDS = "The number of records is public too."
+HOW_MANY = "Their number is protected too"
+# Declared bound or counted by ids: (max_rows, groups).
+MODEL_UNITS = [(1, None), (1, IDS), (2, None), (3, IDS)]
+
+
+def page_of(reported, tmp_path):
+    reported.report(tmp_path / "page.html")
+    text = re.sub(r"<[^>]*>", " ", (tmp_path / "page.html").read_text(encoding="utf-8"))
+    return " ".join(html.unescape(text).replace("\xa0", " ").split())
+
+
+def model_exports(privacy):
+    """Return all short texts on a model."""
+    entry = privacy.registry_entry()["deployment"]["privacy_loss"]
+    texts = [str(privacy.card_sections()), str(privacy.sacro_fields()), privacy.statement()]
+    return entry["privacy_unit"], [entry["privacy_unit_details"], privacy._repr_html_(), *texts]
+
+
+def assert_describes_persons(page, adjacency, noun, hedged):
+    assert ROW not in page
+    assert RECORD_NUMBER not in page
+    assert PUBLIC_RECORDS not in page
+    assert f"All counted records of one {noun} are protected together. {HOW_MANY}" in page
+    replaces = adjacency == "replace"
+    assert (f"{HOW_MANY}, unless" in page) == (replaces and hedged)
+    unpromised = f"{UNPROMISED} whether a given {noun} is in the data, nor about how many of them"
+    assert (unpromised in page) == replaces
+    assert (f"The number of protected units, each one {noun}, is public too." in page) == replaces
+    assert ("and whether they were used at all" in page) != replaces
+
+
+def assert_describes_records(page, adjacency):
+    assert ROW in page
+    assert HOW_MANY not in page
+    replaces = adjacency == "replace"
+    unpromised = f"{UNPROMISED} who is in the data, nor about {RECORD_NUMBER}."
+    assert (unpromised in page) == (PUBLIC_RECORDS in page) == replaces
+    assert (UNPROMISED in page) == replaces
+    assert ("and whether it was used at all" in page) != replaces
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize(("max_rows", "groups"), MODEL_UNITS)
+def test_a_model_describes_its_unit(max_rows, groups, adjacency, tmp_path):
+    privacy = fit("bernoulli", None, groups, max_rows=max_rows, adjacency=adjacency).privacy_
+    page = page_of(privacy, tmp_path)
+    level, texts = model_exports(privacy)
+    if privacy.unit.is_person:
+        assert level == "User-level"
+        assert_describes_persons(page, adjacency, "person", hedged=False)
+        assert ("A person with more records is protected less." in page) == (groups is None)
+        assert all(str(privacy.unit).removeprefix("one ") in text for text in texts)
+    else:
+        assert level == "Record-level"
+        assert_describes_records(page, adjacency)
+        assert not any("person" in text for text in texts)
+    assert not any(RECORD_NUMBER in text or PUBLIC_RECORDS in text for text in texts)
+
+
+@pytest.mark.parametrize("max_rows", [1, 3])
+def test_a_schema_with_a_person_describes_it(max_rows, tmp_path):
+    kinds = {"id": Schema.key(), "a": [0, 1], "b": [0, 1], "c": [0, 1]}
+    schema = Schema(kinds, person="id", max_rows=max_rows)
+    model = PrivateCrosstab(schema, n_samples=N).fit(TABLE.assign(id=IDS))
+    assert_describes_persons(page_of(model.privacy_, tmp_path), "replace", "person", hedged=False)
+
+
+def test_a_posterior_of_persons_states_that_their_numbers_of_records_are_public(tmp_path):
+    privacy = fit("posterior", None, max_rows=2).privacy_
+    page, (_, texts) = page_of(privacy, tmp_path), model_exports(privacy)
+    assert HOW_MANY not in page
+    assert "Their number is public." in page
+    assert "and so is the number of records of each." in page
+    assert all("by any other with as many records" in text for text in texts)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("unit", ["woman", None])
+@pytest.mark.parametrize(("max_rows", "groups"), [(1, IDS), (3, None)])
+def test_a_ledger_of_persons_describes_them(max_rows, groups, unit, adjacency, tmp_path):
+    accountant = PrivacyAccountant(epsilon=3.0, unit=unit)
+    fit("bernoulli", accountant, groups, max_rows=max_rows, adjacency=adjacency)
+    noun = unit or "person"
+    page, entry = page_of(accountant, tmp_path), accountant.registry_entry()["deployment"]
+    assert_describes_persons(page, adjacency, noun, hedged=True)
+    assert entry["privacy_loss"]["privacy_unit"] == "User-level"
+    for text in (entry["privacy_loss"]["privacy_unit_details"], accountant.statement()):
+        assert f"the data of one {noun}" in text
+        assert RECORD_NUMBER not in text
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+@pytest.mark.parametrize("unit", ["record", None])
+def test_a_ledger_of_records_describes_them(unit, adjacency, tmp_path):
+    accountant = PrivacyAccountant(epsilon=3.0, unit=unit, adjacency=adjacency)
+    empty = page_of(accountant, tmp_path)
+    assert (PUBLIC_RECORDS in empty) == (adjacency == "replace")
+    fit("bernoulli", accountant, adjacency=adjacency)
+    entry = accountant.registry_entry()["deployment"]["privacy_loss"]
+    assert_describes_records(page_of(accountant, tmp_path), adjacency)
+    assert entry["privacy_unit"] == "Record-level"
+    assert "one record" in entry["privacy_unit_details"]
+    assert "one record" in accountant.statement()
+
+
+def test_a_ledger_of_vectors_claims_nothing_about_records_or_persons(tmp_path):
+    accountant = PrivacyAccountant(epsilon=300.0)
+    accountant.charge(SimplexMechanism(k=24.0, protected=(0, 1), eta=0.05, eta_bar=0.05))
+    page = page_of(accountant, tmp_path)
+    assert ROW not in page
+    assert HOW_MANY not in page
+    assert "The number of vectors is public too." in page
+    assert f"{UNPROMISED} who is in the data, nor about how many vectors there are." in page
+    entry = accountant.registry_entry()["deployment"]["privacy_loss"]
+    assert entry["privacy_unit"] == "Record-level"
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add_remove"])
+def test_a_unit_with_a_relative_clause_is_between_commas(adjacency):
+    unit = "one person, of whom up to 2 records are counted"
+    claim = Claim(1.0, 1e-5, None, adjacency, unit)
+    sentence = model_statement(claim, [], attacks=PureDP(1.0))
+    ends = re.findall(r"are counted(.)", sentence)
+    assert len(ends) == 3
+    assert set(ends) <= {",", "."}

@@ -63,9 +63,10 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         Relation under which a new ledger may be charged, "replace" or "add_remove". If None,
         the first charge decides.
     unit : str, default=None
-        Unit that a new ledger protects. ``"record"`` is a single row. Any other noun, such as
-        "patient", is a noun for a person with several rows; the ledger then rejects charges that
-        protect single rows, and its statement uses the noun. If None, the first charge decides.
+        Unit that a new ledger protects. ``"record"`` is a single row. Any other value is
+        a singular noun for a person with several rows, such as "patient"; the ledger then rejects
+        charges that protect single rows, and its statement uses the noun as given after "one". If
+        None, the first charge decides.
 
     Notes
     -----
@@ -276,7 +277,9 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
                     after.position = transaction.append(spec, releases, label, self._split, key=key)
                     after.is_checked = before.is_checked
         if not admitted:
-            raise BudgetExceededError(self._limit.refusal(spec, releases, label, before, after))
+            raise BudgetExceededError(
+                self._limit.refusal(spec, releases, label, before, self._split)
+            )
         limits.remember(self._ledger.identity, after)
 
     def affords(self, mechanism: PrivacyCurves, releases: int = 1) -> bool:
@@ -341,7 +344,8 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         """Return the unspent part of the limit, as an epsilon.
 
         With an adaptive (epsilon, delta) limit this is the unspent share of the limit times its
-        epsilon. Otherwise it is the difference of the limit and the total, at its delta or order.
+        epsilon; if it is 0, other kinds of charges may still be admitted, which ``print`` names.
+        Otherwise it is the difference of the limit and the total, at its delta or order.
         Charges are not summed, so one that costs more alone may still be admitted: see `affords`.
 
         Returns

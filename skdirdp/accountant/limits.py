@@ -18,13 +18,16 @@ from typing import Any
 import numpy as np
 
 from .._messages import plural
-from ..accounting import Composition, RenyiDP
+from ..accounting import ApproximateDP, Composition, PureDP, RenyiDP
 from ..accounting.attacks import AttackBounds
+from ..accounting.composition import PrivacyCurves
 from ..accounting.filters import PrivacyFilter, Usage
 from ..accounting.pairs import BetaPair, GammaPair, GaussianPair, LaplacePair, PureDPPair
 from ..accounting.products import FEW, LargeProduct
-from ..accounting.worst_case import directions_of
-from .codec import decode, describe
+from ..accounting.worst_case import TABLE_RELATIONS, directions_of
+from ..mechanisms import GaussianMechanism
+from ..mechanisms.additive import SelectionMechanism
+from .codec import decode, describe, encode
 from .ledger import Transaction
 from .schema import NOTHING, Charge, First, LedgerError, LimitParameters, Position, Split, Sums
 
@@ -40,6 +43,16 @@ _MAX_ORDINARY_RELEASES = 1e12
 _CHEAP_KINDS = 4
 _MARGINS = (8, 64, 512)
 _ORDERS = 1 + np.geomspace(1e-2, 1e4, 48)
+_NOTHING_LEFT = "0.00%"
+#: Releases that may be admitted while a resource of the filter is left.
+_RESOURCES = {
+    "divergence": "noise of any kind that finds no names or words",
+    "variance": "Gaussian noise that finds no names or words",
+    "copies": "noise as in the first charge",
+    "failure": "failures alone",
+}
+_SMALLER = 1e6  # factor between an epsilon and the small one that is tried instead
+_SMALL_EPSILON = "a smaller epsilon"
 
 
 class Exposure:
@@ -324,13 +337,12 @@ class Limit:
         return limit_for(replace(self.parameters, epsilon=epsilon, delta=delta)).admits(spent)
 
     def refusal(
-        self, spec: str, releases: int, label: str | None, before: Spending, after: Spending
+        self, spec: str, releases: int, label: str | None, before: Spending, split: Split | None
     ) -> str:
         name = repr(label) if label else "this charge"
         return (
-            f"{name} {self._reason(spec, releases, before, after)}. Nothing was charged or "
-            "released; use a smaller epsilon or fewer releases. Requested: "
-            f"{plural(releases, 'release')} of {describe(decode(spec))}"
+            f"{name} {self._reason(spec, releases, before, split)}. Nothing was charged or "
+            f"released. Requested: {plural(releases, 'release')} of {describe(decode(spec))}"
         )
 
     def admits(self, spent: Spending) -> bool:
@@ -384,13 +396,15 @@ class Limit:
         at = f" at delta {self.delta}" if self.epsilon == math.inf or self.order else ""
         return f", total epsilon {ceil_text(self.total(spent, self.delta))}{at}"
 
-    def _reason(self, spec: str, releases: int, before: Spending, after: Spending) -> str:
+    def _reason(self, spec: str, releases: int, before: Spending, split: Split | None) -> str:
+        after = before.with_charge(spec, releases, split)
         at = f"delta {self.delta}" if self.order is None else f"Renyi order {self.order}"
         return (
             f"would increase the total epsilon to {ceil_text(self.used(after))} at {at}, and the "
             f"limit is {self.epsilon}. {ceil_text(self.used(before))} is used and "
             f"{math.floor(self.remaining(before) * 1e4) / 1e4:.4f} is left, as a difference. "
-            "Charges are composed and not summed, so a little more may still be admitted"
+            "Charges are composed and not summed, so a little more may still be admitted; use a "
+            "smaller epsilon or fewer releases"
         )
 
 
@@ -435,17 +449,138 @@ class AdaptiveLimit(Limit):
             return "; remaining() adds them up"
         used, left = in_percent(self.share(spent))
         end = "" if spent.first is None else "; the limit is the total"
-        return f", {used} of the limit spent, {left} left{end}"
+        return f", {used} of the limit spent, {left} left{self.exception(spent)}{end}"
 
-    def _reason(self, spec: str, releases: int, before: Spending, after: Spending) -> str:
+    def exception(self, spent: Spending) -> str:
+        """Describe the releases that may still be admitted if nothing else is left."""
+        if spent.first is None or in_percent(self.share(spent))[1] != _NOTHING_LEFT:
+            return ""
+        use = _filter_use(spent.first, self.parameters)
+        rooms = [use.room(exposure) for exposure in spent.exposures()]
+        left = {name: min(float(room.get(name, 0)) for room in rooms) for name in _RESOURCES}
+        shares = {name: in_percent(1 - room)[1] for name, room in left.items() if room > 0}
+        large = {name: share for name, share in shares.items() if share != _NOTHING_LEFT}
+        shown = large or dict.fromkeys(shares, "less than 0.01%")
+        texts = [f"{share} for {_RESOURCES[name]}" for name, share in shown.items()]
+        return f" in general, but {' and '.join(texts)}" if texts else ""
+
+    def _reason(self, spec: str, releases: int, before: Spending, split: Split | None) -> str:
         alone = compose(((spec, releases),)).epsilon(self.delta)
-        return (
+        start = (
             f"does not fit into the limit of epsilon {self.epsilon} at delta {self.delta}, of "
             f"which {in_percent(self.share(before))[0]} is spent; alone it would cost epsilon "
-            f"{ceil_text(alone)}. The limit holds for adaptively chosen charges; for a plan that "
-            "is fixed before the first release, adaptive=False admits more. Charge fits that find "
-            "names or words first: later, an adaptive limit has little delta left for them"
+            f"{ceil_text(alone)}. The limit holds for adaptively chosen charges"
         )
+        return ". ".join([start, *_Advice(self, spec, releases, before, split).sentences(alone)])
+
+
+@dataclass
+class _Advice:
+    """Charges that an adaptive limit would admit in place of a refused one; each is tried."""
+
+    limit: AdaptiveLimit
+    spec: str
+    releases: int
+    before: Spending
+    split: Split | None
+
+    def sentences(self, alone: float) -> list[str]:
+        # The epsilon of large noise is 0 at a positive delta.
+        alone = max(alone, self.limit.epsilon / _SMALLER)
+        small = min(alone, self.limit.epsilon) / _SMALLER
+        ways = self._ways(alone, small)
+        texts = []
+        if _SMALL_EPSILON not in ways:
+            texts.append("No smaller epsilon of the same mechanisms would be admitted")
+        plan = limit_for(replace(self.limit.parameters, adaptive=False))
+        if plan.admits(self.before.with_charge(self.spec, self.releases, self.split)):
+            ways.append(
+                "a new ledger with adaptive=False (--fixed-plan), if all charges are planned "
+                "before the first release"
+            )
+        if ways:
+            texts.append(f"The charge would be admitted with {', or with '.join(ways)}")
+        first = self.before.first
+        if first is not None and _failure(self.spec) and not _failure(first[0]):
+            texts.append(
+                "In a new ledger, charge fits that find names or words first, and use Gaussian "
+                "noise after them"
+            )
+        return texts
+
+    def _ways(self, alone: float, small: float) -> list[str]:
+        failure = _failure(self.spec, self.releases)
+        if self.before.first is None:
+            return [_SMALL_EPSILON] if failure < self.limit.delta else []
+        is_gaussian = _is_gaussian(self.spec)
+        ways = []
+        if self._fits(small, failure, is_gaussian):
+            ways.append(_SMALL_EPSILON)
+        if self.releases > 1 and self._admits(self.spec, 1):
+            ways.append("fewer releases")
+        for epsilon, size in ((alone, "the same"), (small, "a smaller")):
+            if not is_gaussian and self._fits(epsilon, failure, True):
+                ways.append(f"Gaussian noise (mechanism='gaussian') of {size} epsilon")
+                break
+        return ways or self._smaller_delta(alone, small, failure, is_gaussian)
+
+    def _smaller_delta(
+        self, alone: float, small: float, failure: float, is_gaussian: bool
+    ) -> list[str]:
+        """Describe the least reduction of the delta of a fit, by powers of two, that helps."""
+        for power in range(1, 11) if failure else ():
+            for epsilon, also in ((alone, ""), (small, " and a smaller epsilon")):
+                if self._fits(epsilon, failure / 2**power, is_gaussian):
+                    return [f"a delta of the fit that is {2**power} times smaller{also}"]
+        return []
+
+    def _fits(self, epsilon: float, failure: float, gaussian: bool) -> bool:
+        """Return whether a release of about an epsilon and with a failure would be admitted."""
+        adjacency = decode(self.spec).adjacency
+        if not (0 < epsilon < math.inf and failure < self.limit.delta):
+            return False
+        if gaussian and adjacency not in TABLE_RELATIONS:
+            return False
+        release = _similar(adjacency, epsilon, self.limit.delta, failure, gaussian)
+        return self._admits(encode(release), 1)
+
+    def _admits(self, spec: str, releases: int) -> bool:
+        with suppress(ValueError):  # too many combinations of parts
+            return self.limit.admits(self.before.with_charge(spec, releases, self.split))
+        return False
+
+
+def _similar(
+    adjacency: str, epsilon: float, delta: float, failure: float, gaussian: bool
+) -> PrivacyCurves:
+    """Return a release of about an epsilon, with a failure probability."""
+    if not gaussian:
+        # Pure DP has a larger divergence than noise of the same epsilon at a positive delta.
+        if failure:
+            return ApproximateDP(epsilon, failure, adjacency)
+        return PureDP(epsilon, adjacency)
+    low, high = 1e-9, 1e9
+    for _ in range(40):
+        sigma = math.sqrt(low * high)
+        enough = Composition([(GaussianMechanism(sigma, adjacency=adjacency), 1)])
+        low, high = (low, sigma) if enough.epsilon(delta) <= epsilon else (sigma, high)
+    if failure:
+        return SelectionMechanism(high, adjacency=adjacency, failure=failure)
+    return GaussianMechanism(high, adjacency=adjacency)
+
+
+def _failure(spec: str, releases: int = 1) -> float:
+    """Return the probability that any of the releases reveals everything."""
+    log_survivals = [case.log_survival for case in decode(spec).worst_cases().values()]
+    return float(-np.expm1(releases * min(log_survivals)))
+
+
+def _is_gaussian(spec: str) -> bool:
+    profiles = [case.profile for case in decode(spec).worst_cases().values()]
+    return all(
+        profile is not None and all(isinstance(pair, GaussianPair) for pair, _ in profile)
+        for profile in profiles
+    )
 
 
 @lru_cache(maxsize=64)
@@ -465,6 +600,10 @@ class _FilterUse:
         self.filter = PrivacyFilter(decode(spec), releases, limit.epsilon, limit.delta)
         # Replaced as one, so that threads need no lock.
         self._last: tuple[Mapping[str, int], Usage] = {}, self.filter.nothing()
+
+    def room(self, exposure: Exposure) -> dict[str, Fraction]:
+        self.share(exposure)
+        return self.filter.room(self._last[1])
 
     def share(self, exposure: Exposure) -> Fraction:
         counts = exposure.counts

@@ -16,6 +16,7 @@ from ..reporting.exports import registry_entry
 from ..reporting.pages import Markup, table, tag
 from ..reporting.redact import without_password
 from ..reporting.statements import (
+    ADAPTIVE_ATTACKS,
     ADAPTIVE_LIMIT,
     Claim,
     LedgerFacts,
@@ -31,6 +32,7 @@ from . import codec
 from .codec import Entry, decode
 from .limits import Limit, Spending, compose, in_percent
 from .schema import (
+    PERSON,
     RECORD,
     Charge,
     LedgerError,
@@ -394,14 +396,16 @@ def _facts(accountant: Any) -> LedgerFacts:
     unit = codec.protected_unit(charges, adjacency, header)
     delta, adaptive = accountant.delta, accountant.adaptive
     admitted = not any(map(codec.is_merged, charges))
+    # A ledger does not store whether a posterior made the numbers of records public.
+    named: dict[str, Any] = {"noun": person_noun(header) or PERSON, "same_size": None}
     limit = None
     if accountant.epsilon is not None:
-        limit = Claim(accountant.epsilon, delta, accountant.order, adjacency, unit)
+        limit = Claim(accountant.epsilon, delta, accountant.order, adjacency, unit, **named)
     total = limit
     if total is None or not (adaptive and admitted):
         costs = [each.epsilon(delta) for each in accountant.compositions()] if adaptive else []
         cost = max(costs) if costs else accountant.total()
-        total = Claim(cost, delta, None, adjacency, unit, chosen=False)
+        total = Claim(cost, delta, None, adjacency, unit, chosen=False, **named)
     attacks = accountant if charges else None
     return LedgerFacts(accountant.name, len(charges), limit, total, adaptive, admitted, attacks)
 
@@ -436,7 +440,9 @@ def spending_texts(accountant: Any) -> list[tuple[str, str]]:
     if accountant._limit.is_share:
         shares = zip(("used", "left"), in_percent(used / accountant.epsilon), strict=True)
         total = f"{limit_text(accountant)}, the limit" if len(accountant) else "ε = 0"
-        return [("total", total), *((name, f"{share} of the limit") for name, share in shares)]
+        texts = [("total", total), *((name, f"{share} of the limit") for name, share in shares)]
+        name, left = texts.pop()
+        return [*texts, (name, left + accountant._limit.exception(accountant._spent()))]
     texts = [("used", f"ε = {rounded_up(used)} at {_terms(accountant)}")]
     if accountant.epsilon is not None:
         difference = max(accountant.epsilon - used, 0.0) if math.isfinite(used) else 0.0
@@ -454,6 +460,8 @@ def _strength_note(accountant: Any) -> str:
             "later publications after seeing earlier ones, and then a guarantee can be stated for "
             "the whole limit only."
         )
+    if accountant.adaptive and accountant.epsilon is not None:
+        note += f" {ADAPTIVE_ATTACKS}"
     return note
 
 
@@ -474,7 +482,7 @@ def _page(accountant: Any) -> str:
         warnings.append("The charges exceed the limit. Nothing more can be charged.")
     if accountant.epsilon is None:
         warnings.append("The ledger has no limit: it records charges and rejects none.")
-    body = [pages.not_covered(warnings), pages.statement(ledger_statement(stated))]
+    body = [pages.not_covered(stated.claim, warnings), pages.statement(ledger_statement(stated))]
     body.append(pages.facts(facts))
     if charges:
         note, what = _strength_note(accountant), "what was published"
@@ -527,8 +535,11 @@ def _profile_plot(accountant: Any, charges: Sequence[Charge]) -> Markup:
     marked = (accountant.epsilon, accountant.delta) if has_point else None
     subject = "all charges together, for budgets that were fixed beforehand."
     if accountant._limit.is_share:
-        subject = "all charges that the limit admits, also adaptively chosen ones."
-    caption = f"For each ε, the smallest δ that holds for {subject}"
+        subject = (
+            "all charges that the limit admits, also adaptively chosen ones. It is an upper bound: "
+            "a smaller δ may hold."
+        )
+    caption = f"For each ε, a δ that holds for {subject}"
     points = _n_points(charges, _PROFILE_POINTS)
     try:
         with np.errstate(all="ignore"):

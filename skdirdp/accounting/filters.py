@@ -181,6 +181,26 @@ class PrivacyFilter(AttackBounds):
             for budgets in self.budgets.values()
         )
 
+    def room(self, usage: Usage) -> dict[str, Fraction]:
+        """Share of each resource that is left in the worst direction; pairs count as "copies".
+
+        A release that uses a resource without room is not admitted. Others may be.
+        """
+        used = iter(usage)
+        rooms: list[dict[str, Fraction]] = []
+        for budgets in self.budgets.values():
+            left: dict[str, Fraction] = {}
+            for budget in budgets:
+                amounts = next(used)
+                if budget.share_of(amounts) > 1:
+                    continue
+                for name, capacity in budget.capacity.items():
+                    rest = 1 - amounts.get(name, Fraction(0)) / capacity if capacity else 0
+                    label = name if isinstance(name, str) else "copies"
+                    left[label] = max(left.get(label, Fraction(0)), Fraction(rest))
+            rooms.append(left)
+        return {name: min(left.get(name, Fraction(0)) for left in rooms) for name in rooms[0]}
+
     def share(self, counts: Counts) -> Fraction:
         usage = self.nothing()
         for kind, number in counts.items():

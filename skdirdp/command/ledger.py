@@ -91,9 +91,9 @@ def _add_create(actions: Any) -> None:
     parser.add_argument("--adjacency", choices=("replace", "add_remove"), help=about)
     parser.add_argument(
         "--unit",
-        help="the protected unit: record (a single row), or a noun for a person who may have "
-        "several rows, such as patient or household; charges for single rows are then rejected "
-        "(default: that of the first charge)",
+        help="the protected unit: record (a single row), or a singular noun for a person who may "
+        "have several rows, such as patient or household, used as given after 'one'; charges for "
+        "single rows are then rejected (default: that of the first charge)",
     )
     plan = parser.add_mutually_exclusive_group()
     about = "budgets may be chosen after looking at earlier results: the limit holds even then"

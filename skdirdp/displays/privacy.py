@@ -26,7 +26,7 @@ Point = tuple[float, float]
 
 @dataclass(eq=False, repr=False)
 class PrivacyProfileDisplay(Display):
-    """Privacy profile: for each epsilon, the smallest delta that holds with it.
+    """Privacy profile: for each epsilon, a delta that holds with it, as an upper bound.
 
     Use `from_estimator`, `from_accountant` or `from_mechanism` to create one.
 
@@ -369,7 +369,7 @@ def profile_points(
     marks: Sequence[Point | None] = (),
     n_points: int = 120,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the smallest delta that holds for all curves at each epsilon."""
+    """Compute a delta that holds for all curves at each epsilon: the largest of theirs."""
     # By default, epsilon goes from 0 until delta is negligible, also compared with the marks.
     if epsilons is None:
         end = _profile_end(curves, [mark[1] for mark in marks if mark])

@@ -47,7 +47,7 @@ def registry_entry(
         variant, parameters["order"] = "Rényi DP", claim.order
     elif claim.delta:
         parameters["delta"] = claim.delta
-    unit = "Record-level" if claim.protected == "one record" else "User-level"
+    unit = "User-level" if claim.is_of_persons else "Record-level"
     model = {"model_name": "Central", "access_type": "Non-interactive"}
     model |= {"data_source_type": "Static"} | ({} if several else {"release_type": "One release"})
     return {

@@ -32,12 +32,10 @@ from .statements import (
 _NEVER_COVERED = (
     "What can be learnt about everybody. If smokers fall ill more often, a published model may "
     "show it, and a reader then knows this about every smoker, in the data or not.",
-    "Groups. The numbers on this page are for one record, or one person if the page says so. A "
-    "secret that several people share, such as a family, is less protected the more people share "
-    "it.",
+    "Groups. The numbers on this page are for {protected}. A secret that several people share, "
+    "such as a family, is less protected the more people share it.",
     "What was declared public: names of columns, categories, classes, limits of values, the "
-    "structure of a network, a vocabulary. The number of records is public too, unless the page "
-    "says that it is hidden whether a record was used.",
+    "structure of a network, a vocabulary. {public_number}",
     "Steps before and after: how records were collected, cleaned, selected and joined; exact "
     "scores of a model on private records, and settings chosen by looking at them.",
     "The source: the data themselves, copies, backups and logs need their own protection.",
@@ -139,10 +137,11 @@ def statement(sentence: str) -> Markup:
     return section("The exact statement", quote)
 
 
-def not_covered(also: Sequence[str] = ()) -> Markup:
-    """Return the section on what the statement does not cover."""
+def not_covered(claim: Claim, also: Sequence[str] = ()) -> Markup:
+    """Return the section on what the statement of a claim does not cover."""
     items = [tag("li", tag("span", item, class_="warn")) for item in also]
-    items += [tag("li", item) for item in _NEVER_COVERED]
+    texts = {"protected": claim.protected, "public_number": claim.public_number}
+    items += [tag("li", item.format(**texts).strip()) for item in _NEVER_COVERED]
     return section("What is not covered", tag("ul", *items))
 
 
@@ -154,20 +153,8 @@ def in_plain_words(
     title = "In plain words"
     if not claim.holds:
         return section(title, tag("p", f"Nothing is protected: {what} was made without noise."))
-    hidden, verb = f"The content of {claim.protected}", "it was"
-    if claim.protected.startswith("the "):
-        hidden, verb = f"T{claim.protected[1:]}", "they were"
-    if claim.adjacency.startswith("add_remove"):
-        hidden += f", and whether {verb} used at all"
-    shown = ""
-    if claim.adjacency == "replace":
-        shown = (
-            " A record is one row of the data. If a person has several rows, each row is protected "
-            "by itself, and the person is protected less. Nothing is promised about who is in the "
-            "data, nor about how many records there are."
-        )
     answers = [
-        ("What is protected?", f"{hidden}, whichever it is.{shown}"),
+        ("What is protected?", claim.explanation),
         (
             "Against whom?",
             f"Against everybody who sees {what}, now and later, even if they know all other "
@@ -296,7 +283,8 @@ def crosstab_page(report: Any, categories: Any, tables: Sequence[Any], populatio
     if len(tables) > _MOST_TABLES:
         note = f"The page shows {_MOST_TABLES} of {len(tables)} tables; all are in CSV files."
         parts.insert(2, tag("p", note, class_="soft"))
-    return page("Private tables", [*parts, not_covered(exceptions_to(report.not_covered))])
+    parts.append(not_covered(report._claim(), exceptions_to(report.not_covered)))
+    return page("Private tables", parts)
 
 
 def quality_page(quality: Any) -> str:
@@ -335,7 +323,7 @@ def quality_page(quality: Any) -> str:
         parts.append(section("Measured errors", tag("p", text), tag("p", sentence)))
     if privacy is not None:
         parts.insert(0, statement(privacy.statement()))
-        parts.append(not_covered(exceptions_to(privacy.not_covered)))
+        parts.append(not_covered(privacy._claim(), exceptions_to(privacy.not_covered)))
     planned = "Planned quality" if privacy is None else "Quality"
     return page(f"{planned} of synthetic records", parts)
 
@@ -421,13 +409,13 @@ def model_page(report: Any, claim: Claim, steps: Sequence[tuple[str, Mechanisms]
     released = str(sum(count for _, count in mechanisms))
     answers += [("protected change", claim.against), ("tables released", released)]
     mark = (claim.epsilon, claim.delta) if claim.delta is not None and claim.holds else None
-    caption = "For each ε, the smallest δ that holds with it: smaller is more private."
+    caption = "For each ε, a δ that holds with it: smaller is more private."
     profile = tag("p", "There is no profile: nothing was released, or something without noise.")
     with suppress(ValueError):
         profile = profile_figure([Composition(mechanisms)], mark, "budget", caption)
     body = [
         in_plain_words(claim, report, leaks),
-        not_covered(leaks),
+        not_covered(claim, leaks),
         statement(report.statement()),
         facts(answers),
         section("What was released", *_releases(claim, mechanisms, steps)),

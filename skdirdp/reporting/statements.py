@@ -23,6 +23,11 @@ ADAPTIVE_LIMIT = (
     "total is the ε of the limit, regardless of how much of the limit is spent. The amount spent "
     "is a share of what the limit admits, not the sum of the epsilons of the charges."
 )
+#: Explanation of bounds on attacks under an adaptive limit.
+ADAPTIVE_ATTACKS = (
+    "The bounds on answers and guesses hold for all charges that the limit will ever admit, and "
+    "are usually looser than those of a plan that was fixed beforehand."
+)
 # A ledger contains the charges, but not which parameters a fit took from the data.
 _EXCEPT_MODELS = (
     "Not covered: what a published result took from the data without noise, or drew from a given "
@@ -49,6 +54,10 @@ class Claim:
     adjacency: str
     unit: Any = None  # protected unit, such as "one person with up to 3 records"
     chosen: bool = True  # whether epsilon was chosen; a computed epsilon is rounded up
+    noun: str = "person"  # name of the unit if it may have several records
+    # Whether only persons with equally many records replace each other, so that these numbers are
+    # public. None if this depends on the publication.
+    same_size: bool | None = False
 
     @property
     def holds(self) -> bool:
@@ -70,11 +79,9 @@ class Claim:
         """The protected unit, with its number."""
         if self._is_of_vectors:
             return "one vector"
-        unit = "" if self.unit is None else visible(self.unit).removeprefix("one ")
-        if unit in ("", RECORD):
-            persons = self.adjacency.endswith("_person")
-            return "the data of one person" if persons else "one record"
-        return f"the data of one {unit}"
+        if not self.is_of_persons:
+            return "one record"
+        return f"the data of one {self._unit or self.noun}"
 
     @property
     def against(self) -> str:
@@ -82,18 +89,19 @@ class Claim:
         if self._is_of_vectors:
             limits = visible(self.adjacency)
             return f"the exchange of one vector for another within its limits, {limits}"
-        if self.adjacency.startswith("add_remove"):
+        if not self._replaces:
             return f"adding or removing {self.protected}"
-        return f"the replacement of {self.protected}{self._comma} by any other"
+        return f"the replacement of {self.protected}{self._comma} by {self._replacement}"
 
     @property
     def meaning(self) -> str:
         """A sentence that explains the guarantee."""
-        others, change = "records", f"exchanging {self.protected}{self._comma} for any other"
+        others, change = "records", f"exchanging {self.protected}{self._comma}"
+        change += f" for {self._replacement}{self._comma}"
         if self._is_of_vectors:
             others, change = "vectors", "exchanging one vector for another within these limits"
-        elif self.adjacency.startswith("add_remove"):
-            change = f"the presence or absence of {self.protected}"
+        elif not self._replaces:
+            change = f"the presence or absence of {self.protected}{self._comma}"
         start = (
             f"whatever the other {others} are, and whatever else a reader knows, {change} "
             "changes the probability of every set of possible publications by a factor of at most"
@@ -114,9 +122,76 @@ class Claim:
         """The question that an attack tries to answer."""
         if self._is_of_vectors:
             return "which of two vectors within these limits was used"
-        if self.adjacency.startswith("add_remove"):
+        if not self._replaces:
             return f"whether {self.protected}{self._comma} was used or not"
         return f"which of two versions of {self.protected}{self._comma} was used"
+
+    @property
+    def explanation(self) -> str:
+        """Sentences on what is protected, and what is not promised about the number of units."""
+        start, end = f"The content of {self.protected}", ", whichever it is."
+        if self.is_of_persons:
+            start = f"T{self.protected[1:]}"
+        if not self._replaces:
+            were = "they were" if self.is_of_persons else "it was"
+            end = f", and whether {were} used at all{end}"
+        sentences = [start + end, *self._unit_sentences]
+        if self._replaces:
+            who, what = "who", f"how many {'vectors' if self._is_of_vectors else 'records'}"
+            if self.is_of_persons:
+                who, what = f"whether a given {self.noun}", "how many of them"
+            sentences.append(
+                f"Nothing is promised about {who} is in the data, nor about {what} there are."
+            )
+        return " ".join(sentences)
+
+    @property
+    def _unit_sentences(self) -> list[str]:
+        if self._is_of_vectors:
+            return []
+        if not self.is_of_persons:
+            return [
+                "A record is one row of the data. If a person has several rows, each row is "
+                "protected by itself, and the person is protected less."
+            ]
+        number = "Their number is protected too."
+        if self._replaces and self.same_size is None:
+            number = f"{number[:-1]}, unless the statement of a publication says otherwise."
+        elif self._replaces and self.same_size:
+            number = "Their number is public."
+        sentences = [f"All counted records of one {self.noun} are protected together. {number}"]
+        if re.search(r" with (up to|at most) ", self._unit):
+            sentences.append(f"A {self.noun} with more records is protected less.")
+        return sentences
+
+    @property
+    def public_number(self) -> str:
+        """Sentence on the number that all neighbours share; empty if there is none."""
+        if not self._replaces:
+            return ""
+        if not self.is_of_persons:
+            return f"The number of {'vectors' if self._is_of_vectors else 'records'} is public too."
+        also = ", and so is the number of records of each" if self.same_size else ""
+        return f"The number of protected units, each one {self.noun}, is public too{also}."
+
+    @property
+    def is_of_persons(self) -> bool:
+        """Whether all records of a person, or of a group such as a household, are protected."""
+        return self.adjacency.endswith("_person") or bool(self._unit)
+
+    @property
+    def _unit(self) -> str:
+        """The unit without its number; empty for records, vectors and undescribed persons."""
+        unit = "" if self.unit is None else visible(self.unit).removeprefix("one ")
+        return "" if unit == RECORD or self._is_of_vectors else unit
+
+    @property
+    def _replacement(self) -> str:
+        return "any other with as many records" if self.same_size else "any other"
+
+    @property
+    def _replaces(self) -> bool:
+        return self.adjacency.startswith("replace")
 
     @property
     def _is_of_vectors(self) -> bool:
@@ -221,6 +296,8 @@ def ledger_statement(facts: LedgerFacts) -> str:
             "also by looking at earlier publications, and is stated as a whole even if a part of "
             "it is not spent."
         )
+        if facts.attacks is not None:
+            condition += f" {ADAPTIVE_ATTACKS}"
     elif facts.adaptive:
         why = "not all of its charges were admitted by its limit"
         if facts.limit is None:
