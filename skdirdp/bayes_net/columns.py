@@ -774,6 +774,7 @@ class Candidates:
             parts.append((cells, kept, drawn))
             n_kept, n_drawn = n_kept + int(kept.sum()), n_drawn + size
             check_kept(n_kept, n_drawn)
+            size = min(size, 1000 + (n_allowed - n_kept) * n_drawn // max(n_kept, 1))
         joined = {name: np.concatenate([c[name][kept] for c, kept, _ in parts]) for name in cells}
         frame = pd.concat([found[kept] for _, kept, found in parts], ignore_index=True)
         return cls(*parts[0][:2], joined, frame, 1 - n_kept / n_drawn)

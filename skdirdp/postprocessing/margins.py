@@ -7,6 +7,8 @@ already stay equal: on a larger set the tables differ by values that sum to 0 ov
 
 The noise of a table splits into independent effects, one for each set of its variables. Each
 effect has the noise of the first average that contains it, or of the table itself.
+
+Records that are drawn from a model and satisfy constraints are weighted to keep its margins.
 """
 
 from collections import Counter
@@ -470,7 +472,7 @@ class Raking:
                 bins[name] = np.floor(_RAKING_BINS * places).astype(np.intp)
                 bins[name][-1] = _RAKING_BINS
                 values.append((name, standardise(centres[name], counts[:-1])))
-            totals.append(np.bincount(bins[name], np.maximum(counts, _MIN_COUNT)))
+            totals.append(np.maximum(np.bincount(bins[name], counts), _MIN_COUNT))
         raking = cls(bins, values, np.zeros(1), [], np.zeros(0))
         raking = replace(raking, centre=raking._products(drawn).mean(axis=0))
         found = raking._codes(allowed), totals, raking._products(allowed)
