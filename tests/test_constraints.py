@@ -384,7 +384,7 @@ def test_columns_in_constraints_keep_their_margins(independent):
         wanted, found = ([(each[name] <= cut).mean() for cut in cuts] for each in (drawn, records))
         assert found == pytest.approx(wanted, abs=0.005)
     wanted, found = (each["speed"].corr(each["limit"]) for each in (drawn, records))
-    assert found == pytest.approx(wanted, abs=0.01)
+    assert found == pytest.approx(wanted, abs=0.03)
 
 
 def test_conditions_are_those_of_records_with_constraints(independent):

@@ -37,9 +37,11 @@ _MAX_SWEEPS = 100
 MAX_WEIGHT = 8.0
 # Bins of numbers whose shares weights keep; a bin has at least this many records.
 _RAKING_BINS, _MIN_COUNT = 100, 0.5
-# Raking ends when each margin is this close, as a share of the records. Logarithms of factors
-# change by at most 1 in a step. The cost keeps slopes finite if means cannot be met.
-_RAKING_TOLERANCE, _MAX_RAKING_STEP, _RAKING_COST = 1e-3, 1.0, 1e-4
+# Raking ends after this many sweeps, or when each margin is this close. Logarithms of factors
+# change by at most 1 in a step. The cost of slopes, and standardised values of at most 3, keep
+# slopes small if means cannot be met.
+_MAX_RAKING_SWEEPS, _RAKING_TOLERANCE = 30, 1e-3
+_MAX_RAKING_STEP, _RAKING_COST, _MAX_VALUE = 1.0, 1e-2, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +415,7 @@ def _rake_records(
         found = np.where(np.bincount(each, minlength=len(total)) > 0, total, 0.0)
         wanted.append(found * n_records / max(float(found.sum()), _TINY))
     factors = [np.zeros(len(each)) for each in wanted]
-    for _ in range(_MAX_SWEEPS):
+    for _ in range(_MAX_RAKING_SWEEPS):
         weights = bounded_weights(scores)
         slope = weights * (1 - weights / MAX_WEIGHT)
         curvature = (features * slope[:, np.newaxis]).T @ features / n_records
@@ -471,7 +473,8 @@ class Raking:
                 places = (np.cumsum(counts) - counts / 2) / counts.sum()
                 bins[name] = np.floor(_RAKING_BINS * places).astype(np.intp)
                 bins[name][-1] = _RAKING_BINS
-                values.append((name, standardise(centres[name], counts[:-1])))
+                value = standardise(centres[name], counts[:-1])
+                values.append((name, np.clip(value, -_MAX_VALUE, _MAX_VALUE)))
             totals.append(np.maximum(np.bincount(bins[name], counts), _MIN_COUNT))
         raking = cls(bins, values, np.zeros(1), [], np.zeros(0))
         raking = replace(raking, centre=raking._products(drawn).mean(axis=0))
