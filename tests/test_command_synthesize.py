@@ -557,6 +557,20 @@ def test_quality_and_data_sheet_are_written(folder, capsys):
     assert "T = (1 + 1/m) B - V" in page
 
 
+def test_constraints_are_in_the_data_sheet(folder, capsys):
+    rules = ["age < 40 implies sex == 'm'", "age is not missing"]
+    Path("schema.toml").write_text(f"constraints = {json.dumps(rules)}\n{SCHEMA}", "utf-8")
+    for name in ("sheet.md", "sheet.html"):
+        assert synthesize("--epsilon", 3, "--sheet", name, "--quality", "quality.html") == DONE
+        sheet = Path(name).read_text(encoding="utf-8")
+        assert "All records satisfy the constraints below" in sheet
+        assert "age is not missing" in sheet
+        assert "implies sex ==" in sheet
+        assert re.search(r" [1-5]\d\.\d% violate one", sheet)
+    assert "rejected by constraints" in Path("quality.html").read_text(encoding="utf-8")
+    assert Schema.load("schema.toml").satisfies(pd.read_csv("out.csv")).all()
+
+
 def test_names_of_columns_cannot_break_a_data_sheet():
     sections = [("Columns", [(["column"], [["a | <script>\n# b"]]), ["*x*"]])]
     text = sheet_text("Sheet", sections)

@@ -1,12 +1,14 @@
 """Constraints of a schema, keys of synthetic records, and types in files."""
 
 import pickle
+from copy import copy
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from skdirdp import PrivateBayesNet, Schema
+from skdirdp.inference import combine
 from skdirdp.schema.files import csv_text
 
 from .transcripts import fit_beside, squared_distance
@@ -351,3 +353,111 @@ def test_one_column_of_numbers_has_no_moments():
     model = PrivateBayesNet(bounds={"base": (-8.0, 8.0)}).fit(X)
     assert "moments" not in model.sigma_
     assert len(model.sample(10)) == 10
+
+
+# Margins of columns in constraints ------------------------------------------------------
+
+CRASHES = {"airbag": ["front", "none"], "deploy": [0, 1], "speed": (0, 99), "limit": (0, 99)}
+CRASH_RULES = ["airbag == 'none' implies deploy == 0", "limit <= speed"]
+
+
+def crashes(n=20_000, seed=0):
+    rng = np.random.default_rng(seed)
+    airbag = np.where(rng.random(n) < 0.45, "none", "front")
+    speed = rng.integers(0, 100, n)
+    return pd.DataFrame(
+        {
+            "airbag": airbag,
+            "deploy": ((airbag == "front") & (rng.random(n) < 0.6)).astype(int),
+            "speed": speed,
+            "limit": (speed * rng.beta(2, 2, n)).astype(int),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def independent():
+    """A network that does not know the dependences of the columns in constraints."""
+    schema = Schema(CRASHES, constraints=CRASH_RULES)
+    return schema, PrivateBayesNet(schema, max_parents=0, epsilon=100.0).fit(crashes())
+
+
+def test_columns_in_constraints_keep_their_margins(independent):
+    schema, model = independent
+    X, records = crashes(), model.sample(100_000, random_state=0)
+    assert schema.satisfies(records).all()
+    # The margins and the constraint determine the table of both columns.
+    for nodes in (["airbag"], ["deploy"], ["airbag", "deploy"]):
+        wanted, found = (each.groupby(nodes).size() / len(each) for each in (X, records))
+        assert wanted.sub(found, fill_value=0.0).abs().max() < 0.005
+    drawn = unconstrained(model).sample(100_000, random_state=1)
+    for name in ("speed", "limit"):
+        cuts = X[name].quantile([0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98])
+        wanted, found = ([(each[name] <= cut).mean() for cut in cuts] for each in (drawn, records))
+        assert found == pytest.approx(wanted, abs=0.005)
+    wanted, found = (each["speed"].corr(each["limit"]) for each in (drawn, records))
+    assert found == pytest.approx(wanted, abs=0.03)
+
+
+def test_conditions_are_those_of_records_with_constraints(independent):
+    schema, model = independent
+    X, records = crashes(), model.sample(20_000, given={"airbag": "front"}, random_state=0)
+    assert schema.satisfies(records).all()
+    wanted = X["deploy"][X["airbag"] == "front"].mean()
+    assert records["deploy"].mean() == pytest.approx(wanted, abs=0.02)
+    assert (model.sample(2000, given={"deploy": 1})["airbag"] == "front").all()
+
+
+def test_intervals_for_columns_in_constraints_contain_the_share(independent):
+    schema, model = independent
+    tables = model.sample_tables(10, random_state=0)
+    assert all(schema.satisfies(table).all() for table in tables)
+    for name, value in (("airbag", "none"), ("deploy", 1)):
+        shares = [(table[name] == value).mean() for table in tables]
+        variances = [p * (1 - p) / len(tables[0]) for p in shares]
+        found = combine(shares, variances)
+        share = (crashes()[name] == value).mean()
+        assert found.low < share < found.high
+        assert found.high - found.low < 0.03
+
+
+def test_values_that_no_allowed_record_has_are_left_out():
+    columns = {**CRASHES, "speed": Schema.numbers(0, 99, missing=True)}
+    schema = Schema(columns, constraints=["airbag != 'none'", "speed is missing or speed < 40"])
+    X = crashes(4000)
+    X["speed"] = X["speed"].astype(float).where(np.arange(4000) % 5 > 0)
+    model = PrivateBayesNet(schema, epsilon=10.0).fit(X)
+    with pytest.warns(UserWarning, match="reject more than half"):
+        records = model.sample(3000, random_state=0)
+    assert schema.satisfies(records).all()
+    assert (records["airbag"] == "front").all()
+    quality = model.quality()
+    assert quality.rejected > 0.5
+    assert "reject more than half" in quality.warnings[-1]
+    assert "rejected by constraints" in quality.to_html()
+
+
+def test_measured_errors_are_those_of_records_with_constraints(independent):
+    schema, model = independent
+    X = crashes()
+    quality = model.quality(X, measure_epsilon=np.inf)
+    records = model.sample(100_000, random_state=0)
+    assert quality.rejected == pytest.approx(
+        1 - np.mean(schema.satisfies(unconstrained(model).sample(50_000))), abs=0.01
+    )
+    errors = quality.errors.set_index("columns")["measured"]
+    for nodes in [("airbag",), ("airbag", "deploy"), ("speed", "limit"), ("deploy", "limit")]:
+        shares = [model.empirical_marginals(each, [nodes])[nodes] for each in (X, records)]
+        error = np.abs(shares[0] - shares[1]).sum() / 2
+        assert errors[nodes] == pytest.approx(error, abs=0.02)
+    assert errors["airbag", "deploy"] < 0.01
+    before = unconstrained(model).quality(X, measure_epsilon=np.inf)
+    assert before.errors.set_index("columns")["measured"]["airbag", "deploy"] > 0.1
+    assert before.rejected == 0
+
+
+def unconstrained(model):
+    """Return the same model without its constraints."""
+    other = copy(model)
+    other._constraints_ = ()
+    return other

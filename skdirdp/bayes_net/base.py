@@ -25,6 +25,7 @@ from ..base import CountingEstimator
 from ..engines import lazy_for_dask
 from ..postprocessing import NoisyTable
 from ..postprocessing.estimates import Scores, draw_counts
+from ..postprocessing.margins import choose_records
 from ..schema import Records, as_records
 from ..table_classifier import PrivateTableClassifier
 from ..table_classifier.model import AdditiveModel, softmax
@@ -274,11 +275,7 @@ class TargetModel:
         found = sample_codes(families, conditioned, size, generator, even=True)
         labels = self.record_probabilities(found) * weights
         proposed = target_probabilities(families, tables, found, self.target, size) @ weights
-        ratios = np.cumsum(labels.sum(axis=1) / proposed)
-        places = (np.arange(n_samples) + generator.random()) / max(n_samples, 1) * ratios[-1]
-        # Rounding may lead beyond the last candidate.
-        rows = np.minimum(np.searchsorted(ratios, places, side="right"), size - 1)
-        rows = generator.permutation(rows)
+        rows = choose_records(labels.sum(axis=1) / proposed, n_samples, generator)
         return {name: each[rows] for name, each in found.items()}
 
 
@@ -739,6 +736,16 @@ def _select_states(table: np.ndarray, rows: np.ndarray, uniform: np.ndarray) -> 
         states = np.where(beyond & (further < n_states), further, states)
         step >>= 1
     return states
+
+
+def check_kept(n_kept: int, n_drawn: int) -> None:
+    """Raise an error if too few drawn records are kept."""
+    if n_drawn > 1000 * (n_kept + 100):
+        raise ValueError(
+            "`where` and the constraints of the schema must hold for at least one in a thousand "
+            "records drawn from the network; they hold for fewer. Use `given` for conditions on "
+            "single columns"
+        )
 
 
 def _draw_labels(probabilities: np.ndarray, generator: np.random.Generator) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Bayesian network with learnt structure: one budget for structure and parameters."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from math import isqrt, prod
+from copy import copy
+from math import isqrt
 from numbers import Integral, Real
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -11,6 +12,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from .._docs import shared_docs
+from .._messages import warn
 from .._persons import CountedRows, select_persons, select_rows
 from .._random import sampling_generator
 from .._sklearn_compat import Interval, _fit_context
@@ -26,6 +28,7 @@ from .base import (
     Parents,
     StateColumn,
     TargetModel,
+    check_kept,
     count_joint,
     log_likelihood,
     sample_codes,
@@ -43,8 +46,18 @@ from .clique_tree import (
     fit_tables,
     ordered_marginal,
 )
-from .columns import BinCells, Moments, ReleasedColumn, Tail, as_mask, extend_tails, find_allowed
+from .columns import (
+    BinCells,
+    Candidates,
+    Moments,
+    ReleasedColumn,
+    Tail,
+    as_mask,
+    draw_values,
+    extend_tails,
+)
 from .structure_learning import (
+    MAX_COLUMNS,
     EncodedTable,
     ReleaseSchedule,
     StructureConstraints,
@@ -71,12 +84,9 @@ _SIZE_PENALTY = 0.5
 # Smoothing in addition to alpha, in standard deviations of the noise.
 _NOISE_SMOOTHING = 0.5
 _MAX_FIT_STEPS = 150
-# Records that are drawn to find the weights that meet the second moments of numbers, and candidates
-# for each record of a sample.
-_N_WEIGHTED, _N_DRAWN = 20_000, 2
-# Limits on the input, because all pairs of columns and all states of each column are counted.
-_MAX_COLUMNS = 1000
-_MAX_STATES = 10**6
+# Records that are drawn to find weights, candidates for each record of a sample, and records that
+# are drawn at least to select some of them.
+_N_WEIGHTED, _N_DRAWN, _MIN_DRAWN = 20_000, 2, 1000
 
 
 @shared_docs
@@ -270,7 +280,7 @@ class PrivateBayesNet(MarginErrors):
             constraints = parse_constraints(self.constraints, names, int(self.max_parents))
             counted = select_persons(schema, records, groups, self.max_rows)
             table = EncodedTable.from_records(records, schema, counted.rows)
-            self._check_sizes(table, constraints)
+            table.check_sizes(constraints, int(self.max_family_cells))
             schedule = self._plan(
                 context.budget, counted, len(names), len(table.unlisted), plan_refinements(schema)
             )
@@ -303,32 +313,6 @@ class PrivateBayesNet(MarginErrors):
             )
         schema = self.schema if isinstance(self.schema, Schema) else Schema(self.schema)
         return schema.records(X), schema
-
-    def _check_sizes(self, table: EncodedTable, constraints: StructureConstraints) -> None:
-        """Raise an error if tables are too large, based on public sizes only."""
-        max_cells, n_columns = int(self.max_family_cells), len(table.domains)
-        if n_columns > _MAX_COLUMNS:
-            raise ValueError(f"X must have at most {_MAX_COLUMNS} columns; got {n_columns}")
-        if max_cells * n_columns > MAX_TOTAL_CELLS:
-            raise ValueError(
-                f"max_family_cells must be at most {MAX_TOTAL_CELLS // n_columns} for {n_columns} "
-                f"columns, so that all tables fit into memory; got {max_cells}"
-            )
-        sizes = dict.fromkeys(table.domains, isqrt(max_cells))
-        for name, n_cells in table.sizes.items():
-            if n_cells > _MAX_STATES:
-                raise ValueError(
-                    f"column {name!r} must have at most {_MAX_STATES} states; got {n_cells}"
-                )
-            sizes[name] = min(n_cells, sizes[name])
-        for child, parents in constraints.required.items():
-            n_cells = prod(sizes[name] for name in (child, *parents))
-            if n_cells > max_cells:
-                raise ValueError(
-                    f"the table of {child!r} and its required parents must have at most "
-                    f"max_family_cells={max_cells} cells; it may have {n_cells}. Increase "
-                    "max_family_cells, or declare fewer states"
-                )
 
     def _plan(
         self,
@@ -592,7 +576,7 @@ class PrivateBayesNet(MarginErrors):
         >>> {step: round(sigma) for step, sigma in planned.items()}
         {'columns': 39, 'pairs': 318, 'cliques': 23}
         """
-        n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=_MAX_COLUMNS)
+        n_columns = check_integer("n_columns", n_columns, at_least=1, at_most=MAX_COLUMNS)
         n_unlisted = check_integer("n_unlisted", n_unlisted, at_least=0, at_most=n_columns)
         counted = select_rows(None, 1, self.max_rows)
         refinements = plan_refinements(self.schema or self.bounds or {})
@@ -600,32 +584,6 @@ class PrivateBayesNet(MarginErrors):
         schedule = self._plan(budget, counted, n_columns, n_unlisted, refinements)
         sigmas = schedule.column_sigma, schedule.pair_sigma, schedule.clique_sigma
         return dict(zip(("columns", "pairs", "cliques"), map(float, sigmas), strict=True))
-
-    def marginal_error(self, columns: Any) -> float:
-        """Return the standard deviation of the noise in a cell of a marginal, as a probability.
-
-        Post-processing usually reduces the error. If no released table contains all the columns,
-        the independence that the network assumes adds an unknown error.
-
-        Parameters
-        ----------
-        columns : list
-
-        Returns
-        -------
-        float
-            Infinite if no released table has all columns.
-        """
-        check_is_fitted(self)
-        wanted = self._check_wanted(columns)
-        sizes = {name: len(states) for name, states in self.states_.items()}
-        cells = np.prod([sizes[name] for name in wanted])
-        errors = [
-            sigma * np.sqrt(np.prod([sizes[name] for name in clique]) / cells)
-            for clique, sigma in self.sigma_["cliques"].items()
-            if set(wanted) <= set(clique)
-        ]
-        return float(min(errors, default=np.inf) / self.n_records_)
 
     def empirical_marginals(
         self, X: Any, margins: Sequence[tuple[Hashable, ...]]
@@ -678,8 +636,11 @@ class PrivateBayesNet(MarginErrors):
         The draws are stratified, so the counts over all drawn records vary less than with
         independent draws. If there are several columns of numbers or dates, records are weighted so
         that their second moments, and hence correlations and standard deviations, are close to the
-        released ones. All records satisfy the constraints of the schema: records that violate one
-        are drawn again. If a target was fitted, it is drawn last, by its own model.
+        released ones. If a target was fitted, it is drawn last, by its own model.
+
+        All records satisfy the constraints of the schema: records that violate one are rejected,
+        and others are chosen by weights with which the columns in constraints keep the shares and
+        correlations that they had before.
 
         Parameters
         ----------
@@ -701,31 +662,29 @@ class PrivateBayesNet(MarginErrors):
             Columns in the order in which they were fitted. Columns of whole numbers have an integer
             dtype; other numeric columns are floats, drawn from fine bins and frequent values. Keys
             are new, unique and numbered, in the form that the schema declares.
+
+        Warns
+        -----
+        UserWarning
+            If the constraints of the schema reject more than half of the drawn records.
         """
         check_is_fitted(self)
         n_samples = check_integer("n_samples", n_samples, at_least=0)
         generator = sampling_generator(random_state)
         draw = self._sampler(dict(given or {}), generator)
-        if where is None and not self._constraints_:
-            return self._add_keys(draw(n_samples)[0])
+        if where is None:
+            return self._add_keys(draw(n_samples))
         parts: list[pd.DataFrame] = []
         n_kept, n_drawn = 0, 0
         while n_kept < n_samples or not parts:
             wanted = n_samples - n_kept
-            size = max(1000, wanted)
+            size = max(_MIN_DRAWN, wanted)
             if n_drawn:  # a tenth more than expected, at most ten times as many
                 size = max(size, min(10 * wanted, wanted * n_drawn * 11 // (10 * n_kept + 1)))
-            drawn, kept = draw(size)
-            if where is not None:
-                kept = kept & as_mask(where(drawn))
-            parts.append(drawn[kept])
-            n_kept, n_drawn = n_kept + int(kept.sum()), n_drawn + size
-            if n_drawn > 1000 * (n_kept + 100):
-                raise ValueError(
-                    "`where` and the constraints of the schema must hold for at least one in a "
-                    "thousand records drawn from the network; they hold for fewer. Use `given` for "
-                    "conditions on single columns"
-                )
+            drawn = draw(size)
+            parts.append(drawn[as_mask(where(drawn))])
+            n_kept, n_drawn = n_kept + len(parts[-1]), n_drawn + size
+            check_kept(n_kept, n_drawn)
         return self._add_keys(narrow(pd.concat(parts, ignore_index=True).iloc[:n_samples]))
 
     def _add_keys(self, drawn: pd.DataFrame) -> pd.DataFrame:
@@ -737,14 +696,57 @@ class PrivateBayesNet(MarginErrors):
 
     def _sampler(
         self, given: dict[Hashable, Any], generator: np.random.Generator
-    ) -> Callable[[int], tuple[pd.DataFrame, np.ndarray]]:
-        """Return a function that draws records under conditions on columns.
-
-        It also returns a mask of the records that satisfy the constraints of the schema.
-        """
+    ) -> Callable[[int], pd.DataFrame]:
+        """Return a function that draws records under conditions on columns."""
         unknown = [name for name in given if name not in self.columns_]
         if unknown:
             raise ValueError(f"keys of `given` must be columns seen during fit; got {unknown[0]!r}")
+        columns = self._released_
+        draw_cells = self._cell_sampler(given, generator)
+
+        def draw(n_samples: int) -> pd.DataFrame:
+            if not self._constraints_:
+                return draw_values(columns, draw_cells(n_samples), given, generator)
+            found = pool = self._draw_pool(n_samples, generator)
+            for message in pool.warnings:
+                warn(message)
+            if given:
+                sizes = max(n_samples, _MIN_DRAWN), _N_DRAWN * n_samples
+                found = Candidates.draw(
+                    columns, self._constraints_, draw_cells, *sizes, given, generator
+                )
+            raking = pool.rake(columns)
+            chosen = raking.choose(found.cells, n_samples, generator, even=self._draws_evenly)
+            known = found.values.iloc[chosen].reset_index(drop=True)
+            cells = {n: each[chosen] for n, each in found.cells.items() if n not in known}
+            drawn = draw_values(columns, cells, given, generator)
+            return narrow(pd.concat([known, drawn], axis=1)[self.columns_])
+
+        return draw
+
+    def _draw_pool(self, n_samples: int, generator: np.random.Generator) -> Candidates:
+        """Draw records without conditions, and enough of them for weights."""
+        sizes = max(n_samples, _N_WEIGHTED), max(_N_DRAWN * n_samples, _MIN_DRAWN)
+        draw_cells = self._cell_sampler({}, generator)
+        return Candidates.draw(
+            self._released_, self._constraints_, draw_cells, *sizes, {}, generator
+        )
+
+    def _weight_changes(self, pool: Candidates) -> tuple[Codes, np.ndarray]:
+        """Return states of records of the network, and changes of their shares in samples."""
+        network: Any = copy(self)
+        network._moments_ = None
+        found = network._draw_pool(0, np.random.default_rng(0))
+        weights = pool.rake(self._released_).weights(found.first) * found.kept
+        if self._moments_ is not None:
+            weights *= self._moments_.weights(found.first)
+        codes = {name: self._released_[name].groups[each] for name, each in found.first.items()}
+        return codes, weights / max(float(weights.sum()), 1e-300) - 1 / len(weights)
+
+    def _cell_sampler(
+        self, given: dict[Hashable, Any], generator: np.random.Generator
+    ) -> Callable[[int], dict[Hashable, np.ndarray]]:
+        """Return a function that draws the cells of records, without the constraints."""
         columns = self._released_
         weights = {name: columns[name].condition_weights(name, given[name]) for name in given}
         tables = self._condition(weights) if given else self.probabilities_
@@ -756,7 +758,7 @@ class PrivateBayesNet(MarginErrors):
         def draw_cells(codes: Codes, name: Hashable) -> np.ndarray:
             return columns[name].draw_cells(codes[name], weights.get(name), generator)
 
-        def draw(n_samples: int) -> tuple[pd.DataFrame, np.ndarray]:
+        def draw(n_samples: int) -> dict[Hashable, np.ndarray]:
             n_drawn = n_samples if moments is None else _N_DRAWN * n_samples
             if model is None or meets is None:
                 codes = sample_codes(families, tables, n_drawn, generator, even=self._draws_evenly)
@@ -772,12 +774,7 @@ class PrivateBayesNet(MarginErrors):
             if model is not None:  # the label of the chosen records
                 codes[model.target] = model.draw_labels(codes, meets, generator)
                 cells[model.target] = draw_cells(codes, model.target)
-            drawn = {
-                name: columns[name].domain.draw(cells[name], given.get(name), generator)
-                for name in self.columns_
-            }
-            kept = find_allowed(columns, self._constraints_, cells, drawn, n_samples)
-            return pd.DataFrame(drawn, columns=self.columns_), kept
+            return cells
 
         return draw
 

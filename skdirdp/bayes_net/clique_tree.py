@@ -453,6 +453,15 @@ class MarginErrors(BaseBayesNet):
     _released_: dict[Hashable, Any]
     _measurements_: list[Measurement]
     _column_counts_: dict[Hashable, Measurement]
+    _constraints_: Sequence[Any] = ()
+
+    @abstractmethod
+    def _draw_pool(self, n_samples: int, generator: np.random.Generator) -> Any:
+        """Draw records without conditions."""
+
+    @abstractmethod
+    def _weight_changes(self, pool: Any) -> tuple[Codes, np.ndarray]:
+        """Return states of drawn records, and changes of their shares by weights."""
 
     @abstractmethod
     def marginal(self, columns: Any) -> Any:
@@ -469,6 +478,32 @@ class MarginErrors(BaseBayesNet):
     @abstractmethod
     def _encode(self, records: Records, node: Hashable) -> tuple[np.ndarray, np.ndarray]:
         """Return the state and the cell of each value of a column."""
+
+    def marginal_error(self, columns: Any) -> float:
+        """Return the standard deviation of the noise in a cell of a marginal, as a probability.
+
+        Post-processing usually reduces the error. If no released table contains all the columns,
+        the independence that the network assumes adds an unknown error.
+
+        Parameters
+        ----------
+        columns : list
+
+        Returns
+        -------
+        float
+            Infinite if no released table has all columns.
+        """
+        check_is_fitted(self)
+        wanted = self._check_wanted(columns)
+        sizes = {name: len(states) for name, states in self.states_.items()}
+        cells = np.prod([sizes[name] for name in wanted])
+        errors = [
+            sigma * np.sqrt(np.prod([sizes[name] for name in clique]) / cells)
+            for clique, sigma in self.sigma_["cliques"].items()
+            if set(wanted) <= set(clique)
+        ]
+        return float(min(errors, default=np.inf) / self.n_records_)
 
     def planned_quality(self, n_records: int) -> QualityReport:
         """Return the errors that a fit would have from noise alone, without using any data.
@@ -524,7 +559,7 @@ class MarginErrors(BaseBayesNet):
         """Return the errors of the margins of one, two and three columns of the network.
 
         Errors expected from noise alone need no data. With `measure_epsilon`, the distances between
-        the network and the records are released too, with noise.
+        the network, under the constraints of the schema, and the records are released with noise.
 
         Parameters
         ----------
@@ -547,8 +582,11 @@ class MarginErrors(BaseBayesNet):
         margins = [self._margins(sizes, ways) for ways in (1, 2, 3)]
         measured: dict[Clique, tuple[float, float]] = {}
         privacy = None
+        # Post-processing, with a public seed.
+        pool = self._draw_pool(0, np.random.default_rng(0)) if self._constraints_ else None
         if measure_epsilon is not None:
-            measured, privacy = self._measure(X, groups, margins, measure_epsilon)
+            change = None if pool is None else self._weight_changes(pool)
+            measured, privacy = self._measure(X, groups, margins, measure_epsilon, change)
         rows = []
         for nodes in chain.from_iterable(margins):
             deviations = noise_deviations(self._measurements_, nodes)
@@ -559,7 +597,10 @@ class MarginErrors(BaseBayesNet):
             rows.append((nodes, len(nodes), n_cells, expected, *measured.get(nodes, (np.nan,) * 2)))
         sigma = {**self.sigma_, "cliques": max(self.sigma_["cliques"].values(), default=0.0)}
         found = _budget_warnings(sigma, self.n_records_) + self._column_warnings()
-        return QualityReport(rows, tuple(found), self.n_records_, sigma, self.privacy_, privacy)
+        found += [] if pool is None else pool.warnings
+        rejected = 0.0 if pool is None else pool.rejected
+        reports = self.privacy_, privacy
+        return QualityReport(rows, tuple(found), self.n_records_, sigma, *reports, rejected)
 
     def _margins(self, sizes: Mapping[Hashable, int], ways: int) -> list[Clique]:
         return choose_margins(sizes, ways, _MAX_MARGINS, int(self.max_family_cells))
@@ -582,7 +623,7 @@ class MarginErrors(BaseBayesNet):
         return sizes, unlisted
 
     def _measure(
-        self, X: Any, groups: Any, margins: Sequence[Sequence[Clique]], epsilon: float
+        self, X: Any, groups: Any, margins: Sequence[Sequence[Clique]], epsilon: float, change: Any
     ) -> tuple[dict[Clique, tuple[float, float]], PrivacyReport]:
         """Release the distance of each margin of the network from the records.
 
@@ -621,7 +662,7 @@ class MarginErrors(BaseBayesNet):
             n_records = counted.n_rows if is_public else self.n_records_
             measured = {}
             for part, group in zip(parts, asked, strict=True):
-                distances = np.array([self._distance(n, codes, n_records) for n in group])
+                distances = np.array([self._distance(n, codes, n_records, change) for n in group])
                 if not part.is_exact:
                     distances = part.noisy(distances, generator)
                 for nodes, distance in zip(group, distances.tolist(), strict=True):
@@ -631,10 +672,15 @@ class MarginErrors(BaseBayesNet):
             )
         return measured, report
 
-    def _distance(self, nodes: Clique, codes: Codes, n_records: float) -> float:
+    def _distance(self, nodes: Clique, codes: Codes, n_records: float, change: Any = None) -> float:
         """Return the exact l1 distance between counts and rounded expected counts."""
         shape = tuple(len(self.states_[name]) for name in nodes)
-        expected = np.rint(n_records * self.marginal(list(nodes)).to_numpy())
+        shares = self.marginal(list(nodes)).to_numpy()
+        if change is not None:  # of the shares of drawn records by constraints
+            drawn, weights = change
+            places = np.ravel_multi_index([drawn[name] for name in nodes], shape)
+            shares = shares + np.bincount(places, weights, minlength=len(shares))
+        expected = np.rint(n_records * np.maximum(shares, 0.0))
         return float(np.abs(count_joint(nodes, shape, codes).ravel() - expected).sum())
 
     def _released_tables(self) -> tuple[list[NoisyTable], float | None]:

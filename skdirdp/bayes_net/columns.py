@@ -6,7 +6,7 @@ numbers. Within a group, records are distributed as the released counts of the c
 moments of numbers are released too, and drawn records are weighted to meet them.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,13 @@ import numpy as np
 import pandas as pd
 
 from ..postprocessing.estimates import project_counts
+from ..postprocessing.margins import (
+    MAX_WEIGHT,
+    Raking,
+    bounded_weights,
+    choose_records,
+    standardise,
+)
 from ..schema import (
     MISSING_STATE,
     OUTSIDE,
@@ -26,7 +33,7 @@ from ..schema import (
 )
 from ..schema import Cells as ConstraintCells
 from ..schema.bins import BinCells
-from .base import even_uniforms, state_numbers
+from .base import check_kept, even_uniforms, state_numbers
 from .clique_tree import shrink_counts
 
 # Cells with at most half a record count as empty, even without noise.
@@ -60,9 +67,11 @@ MAX_MOMENT_COLUMNS = 24
 # categories, 1000 records and the noise of epsilon = 1, shares of .17 to .25 left intervals for a
 # slope valid; with that of epsilon = 0.3, shares above .36 made its interval one around 0.
 _MAX_MERGED = 0.25
-# The largest weight of a record, and the cost of weights in units of the noise of moments.
-_MAX_WEIGHT, _NOISE_COST = 8.0, 4.0
+# The cost of weights in units of the noise of moments.
+_NOISE_COST = 4.0
 _MIN_COST = 1e-3  # relative cost without noise
+# Share of drawn records that constraints reject above which there is a warning.
+_MOST_REJECTED = 0.5
 _WEIGHT_STEPS, _WEIGHT_TOLERANCE = 30, 1e-7
 
 
@@ -523,17 +532,11 @@ class Moments:
         tails: Mapping[Hashable, "Tail"],
     ) -> "Moments":
         """Standardise the columns by their released counts."""
-        values = {}
-        for name, column in columns.items():
-            if not isinstance(column.domain, BinCells):
-                continue
-            centres = column.domain.centres
-            shares = column.marginal[:-1]
-            shares = shares / max(float(shares.sum()), 1e-300)
-            excess = centres - shares @ centres
-            deviation = float(np.sqrt(shares @ excess**2))
-            scaled = excess / deviation if deviation > 0 else np.zeros(len(excess))
-            values[name] = np.append(scaled, 0.0)
+        values = {
+            name: standardise(column.domain.centres, column.marginal[:-1])
+            for name, column in columns.items()
+            if isinstance(column.domain, BinCells)
+        }
         radius = np.sqrt(SQUARED_NORM * len(values))
         return cls({name: each / radius for name, each in values.items()}, tails)
 
@@ -570,7 +573,7 @@ class Moments:
         """Return weights with which drawn records meet the released mean products, if noise allows.
 
         `codes` are the states of drawn records, and `sigma` is the standard deviation of the noise.
-        Means stay as drawn. Weights lie between 0 and `_MAX_WEIGHT`, as in the logit method of
+        Means stay as drawn. Weights lie between 0 and `MAX_WEIGHT`, as in the logit method of
         Deville and Särndal (1992), and their cost grows with the noise. They are post-processing:
         they depend on the releases and on a fixed seed.
         """
@@ -619,11 +622,11 @@ class Moments:
         self, cells: Mapping[Hashable, np.ndarray], n_samples: int, generator: np.random.Generator
     ) -> np.ndarray:
         """Return positions of drawn records, chosen by their weights in systematic order."""
-        weights = _bounded_weights(self._scores(cells))
-        cumulated = np.cumsum(weights)
-        places = (np.arange(n_samples) + generator.random()) / max(n_samples, 1) * cumulated[-1]
-        chosen = np.searchsorted(cumulated, places, side="right")
-        return generator.permutation(np.minimum(chosen, len(weights) - 1))
+        return choose_records(self.weights(cells), n_samples, generator)
+
+    def weights(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
+        """Return the weight of each record."""
+        return bounded_weights(self._scores(cells))
 
 
 @dataclass(frozen=True)
@@ -688,27 +691,21 @@ def _clip_lengths(
     return vectors / np.maximum(lengths, 1.0)
 
 
-def _bounded_weights(scores: np.ndarray) -> np.ndarray:
-    """Return weights between 0 and `_MAX_WEIGHT`, near exp(score) for small scores."""
-    exponents = np.clip(_MAX_WEIGHT / (_MAX_WEIGHT - 1) * scores, -500, 500)
-    return _MAX_WEIGHT / (1 + (_MAX_WEIGHT - 1) * np.exp(-exponents))
-
-
 def _fit_weights(features: np.ndarray, wanted: np.ndarray, cost: np.ndarray) -> np.ndarray:
     """Return coefficients whose weights give the wanted mean features, by Newton's method."""
-    growth = _MAX_WEIGHT / (_MAX_WEIGHT - 1)
+    growth = MAX_WEIGHT / (MAX_WEIGHT - 1)
 
     def loss(solution: np.ndarray) -> tuple[float, np.ndarray]:
         scores = features @ solution
-        integral = np.logaddexp(np.log(_MAX_WEIGHT - 1), growth * scores) * (_MAX_WEIGHT - 1)
+        integral = np.logaddexp(np.log(MAX_WEIGHT - 1), growth * scores) * (MAX_WEIGHT - 1)
         value = integral.mean() - solution @ wanted + cost @ solution**2 / 2
-        return float(value), _bounded_weights(scores)
+        return float(value), bounded_weights(scores)
 
     solution = np.zeros(len(wanted))
     value, weights = loss(solution)
     for _ in range(_WEIGHT_STEPS):
         gradient = weights @ features / len(features) - wanted + cost * solution
-        slope = growth * weights * (1 - weights / _MAX_WEIGHT)
+        slope = growth * weights * (1 - weights / MAX_WEIGHT)
         curvature = (features * slope[:, np.newaxis]).T @ features / len(features)
         step = np.linalg.solve(curvature + np.diag(cost), gradient)
         size, decrease = 1.0, 0.0
@@ -724,17 +721,77 @@ def _fit_weights(features: np.ndarray, wanted: np.ndarray, cost: np.ndarray) -> 
     return solution
 
 
-def find_allowed(
+# Constraints ---------------------------------------------------------------------------
+
+
+def draw_values(
     columns: Mapping[Hashable, ReleasedColumn],
-    constraints: Sequence[Constraint],
     cells: Mapping[Hashable, np.ndarray],
-    drawn: Mapping[Hashable, Any],
-    n_records: int,
-) -> np.ndarray:
-    """Return a mask of the drawn records that satisfy the constraints of a schema."""
-    values: dict[Hashable, np.ndarray] = {}
-    for name in frozenset().union(*(constraint.columns for constraint in constraints)):
-        is_category = isinstance(columns[name].domain, CategoryCells)
-        values[name] = cells[name] if is_category else plain_cells(drawn[name])
-    kinds = {name: column.domain.kind for name, column in columns.items()}
-    return satisfied(constraints, ConstraintCells(kinds, values), n_records)
+    given: Mapping[Hashable, Any],
+    generator: np.random.Generator,
+) -> pd.DataFrame:
+    """Return a value of each cell that meets the conditions."""
+    drawn = {n: columns[n].domain.draw(each, given.get(n), generator) for n, each in cells.items()}
+    return pd.DataFrame(drawn, columns=list(cells))
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Drawn records, and those of them and of further ones that satisfy the constraints."""
+
+    first: Mapping[Hashable, np.ndarray]  # cells of the first draw, by column
+    kept: np.ndarray  # mask of its allowed records
+    cells: Mapping[Hashable, np.ndarray]  # cells of the allowed records of all draws
+    values: pd.DataFrame  # values of their columns in constraints
+    rejected: float  # share of all drawn records that are not allowed
+
+    @classmethod
+    def draw(
+        cls,
+        columns: Mapping[Hashable, ReleasedColumn],
+        constraints: Sequence[Constraint],
+        draw_cells: Callable[[int], Mapping[Hashable, np.ndarray]],
+        size: int,
+        n_allowed: int,
+        given: Mapping[Hashable, Any],
+        generator: np.random.Generator,
+    ) -> "Candidates":
+        """Draw `size` records at a time until `n_allowed` satisfy the constraints of a schema."""
+        names: list[Hashable] = list(
+            dict.fromkeys(n for c in constraints for n in sorted(c.columns))
+        )
+        kinds = {name: columns[name].domain.kind for name in names}
+        parts: list[tuple[Mapping[Hashable, np.ndarray], np.ndarray, pd.DataFrame]] = []
+        n_kept, n_drawn = 0, 0
+        while n_kept < n_allowed or not parts:
+            cells = draw_cells(size)
+            drawn = draw_values(columns, {name: cells[name] for name in names}, given, generator)
+            values = {
+                name: cells[name] if isinstance(kind, Categories) else plain_cells(drawn[name])
+                for name, kind in kinds.items()
+            }
+            kept = satisfied(constraints, ConstraintCells(kinds, values), size)
+            parts.append((cells, kept, drawn))
+            n_kept, n_drawn = n_kept + int(kept.sum()), n_drawn + size
+            check_kept(n_kept, n_drawn)
+            size = min(size, 1000 + (n_allowed - n_kept) * n_drawn // max(n_kept, 1))
+        joined = {name: np.concatenate([c[name][kept] for c, kept, _ in parts]) for name in cells}
+        frame = pd.concat([found[kept] for _, kept, found in parts], ignore_index=True)
+        return cls(*parts[0][:2], joined, frame, 1 - n_kept / n_drawn)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings of constraints that the network hardly knows."""
+        if self.rejected <= _MOST_REJECTED:
+            return []
+        return [
+            "The constraints of the schema reject more than half of the records that the network "
+            "draws. Dependences of the columns in constraints may be wrong."
+        ]
+
+    def rake(self, columns: Mapping[Hashable, ReleasedColumn]) -> Raking:
+        """Return weights of allowed records that keep the margins of columns in constraints."""
+        domains = {name: columns[name].domain for name in self.values}
+        sizes = {name: domain.n_cells for name, domain in domains.items()}
+        centres = {n: each.centres for n, each in domains.items() if isinstance(each, BinCells)}
+        return Raking.fit(sizes, centres, self.first, self.cells)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
 from itertools import combinations, pairwise
-from math import prod
+from math import isqrt, prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +34,7 @@ from ..schema import (
 from ..schema.bins import BinCells, Refinement
 from ..table_classifier.releases import Releases
 from .base import Codes, Parents
-from .clique_tree import Clique, Measurement
+from .clique_tree import MAX_TOTAL_CELLS, Clique, Measurement
 from .columns import (
     MAX_MOMENT_COLUMNS,
     SQUARED_NORM,
@@ -73,6 +73,8 @@ _CELL_EXPONENT = 2 / 3
 # the speed.
 _BLOCKS_AT_ONCE = 64
 _PRODUCTS_AT_ONCE = 2**22  # products of numbers
+# Limits on the input, because all pairs of columns and all states of each column are counted.
+MAX_COLUMNS, _MAX_STATES = 1000, 10**6
 _ROUND_UP = 1 + 1e-12  # far above the rounding errors of powers and sums
 # The sums of the vectors of records are multiples of this. The grid of the noise has to divide it,
 # or noisy sums would reveal the last bits of exact ones. The default is coarser for persons.
@@ -228,6 +230,32 @@ class EncodedTable:
     def count(self) -> dict[Hashable, np.ndarray]:
         """Return the exact number of records in each cell of each column."""
         return {n: count_cells(self.cells[n], size) for n, size in self.sizes.items()}
+
+    def check_sizes(self, constraints: StructureConstraints, max_cells: int) -> None:
+        """Raise an error if tables are too large, based on public sizes only."""
+        n_columns = len(self.domains)
+        if n_columns > MAX_COLUMNS:
+            raise ValueError(f"X must have at most {MAX_COLUMNS} columns; got {n_columns}")
+        if max_cells * n_columns > MAX_TOTAL_CELLS:
+            raise ValueError(
+                f"max_family_cells must be at most {MAX_TOTAL_CELLS // n_columns} for {n_columns} "
+                f"columns, so that all tables fit into memory; got {max_cells}"
+            )
+        sizes = dict.fromkeys(self.domains, isqrt(max_cells))
+        for name, n_cells in self.sizes.items():
+            if n_cells > _MAX_STATES:
+                raise ValueError(
+                    f"column {name!r} must have at most {_MAX_STATES} states; got {n_cells}"
+                )
+            sizes[name] = min(n_cells, sizes[name])
+        for child, parents in constraints.required.items():
+            n_cells = prod(sizes[name] for name in (child, *parents))
+            if n_cells > max_cells:
+                raise ValueError(
+                    f"the table of {child!r} and its required parents must have at most "
+                    f"max_family_cells={max_cells} cells; it may have {n_cells}. Increase "
+                    "max_family_cells, or declare fewer states"
+                )
 
     @property
     def sizes(self) -> dict[Hashable, int]:

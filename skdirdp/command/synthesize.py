@@ -242,13 +242,30 @@ def _sheet_sections(
         ("Privacy", statements),
         (
             "Columns",
-            [(["column", "domain", "states", "parents"], columns), f"Here, {network}", *notes],
+            [
+                (["column", "domain", "states", "parents"], columns),
+                f"Here, {network}",
+                *notes,
+                *_constraint_notes(schema, quality),
+            ],
         ),
         ("What the records are good for", [_GOOD_FOR]),
         ("What they are not good for", [_NOT_GOOD_FOR]),
         ("Errors", [explained, (names, errors), *warned]),
         ("Intervals and tests", [_SEVERAL if n_tables > 1 else _ONE]),
         ("Provenance", [made]),
+    ]
+
+
+def _constraint_notes(schema: Any, quality: QualityReport) -> list[Any]:
+    """Return paragraphs of the data sheet about constraints."""
+    if not schema.constraints:
+        return []
+    return [
+        "All records satisfy the constraints below. Of the records that the network draws, "
+        f"{quality.rejected:.1%} violate one and are rejected. Others are chosen so that the "
+        "shares and correlations of the columns in constraints are kept as far as possible.",
+        list(schema.constraints),
     ]
 
 

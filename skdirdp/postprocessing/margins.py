@@ -7,11 +7,13 @@ already stay equal: on a larger set the tables differ by values that sum to 0 ov
 
 The noise of a table splits into independent effects, one for each set of its variables. Each
 effect has the noise of the first average that contains it, or of the table itself.
+
+Records that are drawn from a model and satisfy constraints are weighted to keep its margins.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
 from math import prod
@@ -31,6 +33,15 @@ _TINY = 1e-12
 # noise. All pairs of the data sets shopper and thyroid need 9 to 33 sweeps at epsilon 0.1 to 10.
 _TOLERANCE = 1e-6
 _MAX_SWEEPS = 100
+#: The largest weight of a record.
+MAX_WEIGHT = 8.0
+# Bins of numbers whose shares weights keep; a bin has at least this many records.
+_RAKING_BINS, _MIN_COUNT = 100, 0.5
+# Raking ends after this many sweeps, or when each margin is this close. Logarithms of factors
+# change by at most 1 in a step. The cost of slopes, and standardised values of at most 3, keep
+# slopes small if means cannot be met.
+_MAX_RAKING_SWEEPS, _RAKING_TOLERANCE = 30, 1e-3
+_MAX_RAKING_STEP, _RAKING_COST, _MAX_VALUE = 1.0, 1e-2, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,3 +376,146 @@ def _shared_sets(tables: Sequence[NoisyTable], with_total: bool) -> list[_Variab
     elif not any(shared):
         shared.discard(frozenset())
     return sorted(shared, key=lambda variables: (len(variables), sorted(map(repr, variables))))
+
+
+# Weights of records -----------------------------------------------------------------------
+
+
+def bounded_weights(scores: np.ndarray) -> np.ndarray:
+    """Return weights between 0 and `MAX_WEIGHT`, near exp(score) for small scores."""
+    exponents = np.clip(MAX_WEIGHT / (MAX_WEIGHT - 1) * scores, -500, 500)
+    return MAX_WEIGHT / (1 + (MAX_WEIGHT - 1) * np.exp(-exponents))
+
+
+def choose_records(
+    weights: np.ndarray, n_samples: int, generator: np.random.Generator
+) -> np.ndarray:
+    """Return positions of records, chosen by their weights in systematic order."""
+    cumulated = np.cumsum(weights)
+    places = (np.arange(n_samples) + generator.random()) / max(n_samples, 1) * cumulated[-1]
+    # Rounding may lead beyond the last record.
+    chosen = np.minimum(np.searchsorted(cumulated, places, side="right"), len(weights) - 1)
+    return generator.permutation(chosen)
+
+
+def standardise(centres: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the standardised number of each cell with these counts, and 0 for missing values."""
+    shares = counts / max(float(counts.sum()), 1e-300)
+    excess = centres - shares @ centres
+    deviation = float(np.sqrt(shares @ excess**2))
+    return np.append(excess / deviation if deviation > 0 else np.zeros(len(excess)), 0.0)
+
+
+def _rake_records(
+    codes: Sequence[np.ndarray], totals: Sequence[np.ndarray], features: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return logarithms of factors of codes, and slopes of features, for weights of records.
+
+    With the weights, which are at most `MAX_WEIGHT` and have a mean of 1, the codes have the given
+    totals, and features have means of 0. Codes that no record has are left out. This is iterative
+    proportional fitting (Deming and Stephan 1940), with a step of Newton's method for features.
+    """
+    n_records, n_features = features.shape
+    scores, slopes, wanted = np.zeros(n_records), np.zeros(n_features), []
+    for each, total in zip(codes, totals, strict=True):
+        found = np.where(np.bincount(each, minlength=len(total)) > 0, total, 0.0)
+        wanted.append(found * n_records / max(float(found.sum()), _TINY))
+    factors = [np.zeros(len(each)) for each in wanted]
+    for _ in range(_MAX_RAKING_SWEEPS):
+        weights = bounded_weights(scores)
+        slope = weights * (1 - weights / MAX_WEIGHT)
+        curvature = (features * slope[:, np.newaxis]).T @ features / n_records
+        gradient = weights @ features / n_records + _RAKING_COST * slopes
+        step = np.linalg.solve(curvature + _RAKING_COST * np.eye(n_features), gradient)
+        step = np.clip(step, -_MAX_RAKING_STEP, _MAX_RAKING_STEP)
+        slopes -= step
+        scores -= features @ step
+        error = float(np.abs(step).sum()) * n_records
+        for factor, each, counts in zip(factors, codes, wanted, strict=True):
+            found = np.bincount(each, bounded_weights(scores), minlength=len(counts))
+            ratios = np.where(counts > 0, counts, 1.0) / np.where(counts > 0, found, 1.0)
+            change = np.clip(np.log(ratios), -_MAX_RAKING_STEP, _MAX_RAKING_STEP)
+            factor += change
+            scores += change[each]
+            error = max(error, float(np.abs(found - counts).sum()))
+        if error <= _RAKING_TOLERANCE * n_records:
+            break
+    return factors, slopes
+
+
+@dataclass(frozen=True)
+class Raking:
+    """Weights with which allowed records have the margins of all drawn records.
+
+    They keep the share of each value, or of each hundredth of numbers, and the mean products of
+    two numbers. Values that no allowed record has are left out. Weights depend on drawn records
+    only, so they are post-processing.
+    """
+
+    bins: Mapping[Hashable, np.ndarray]  # bin of each cell, by column
+    values: Sequence[tuple[Hashable, np.ndarray]]  # standardised number of each cell
+    centre: np.ndarray  # mean products of the first draw
+    factors: Sequence[np.ndarray]  # logarithm of the factor of each bin
+    slopes: np.ndarray  # of the logarithms of weights on the products
+
+    @classmethod
+    def fit(
+        cls,
+        sizes: Mapping[Hashable, int],
+        centres: Mapping[Hashable, np.ndarray],
+        drawn: Mapping[Hashable, np.ndarray],
+        allowed: Mapping[Hashable, np.ndarray],
+    ) -> "Raking":
+        """Find the weights of allowed records from cells of columns.
+
+        Columns have these numbers of cells. For numbers, these are the centres of all cells but the
+        last, which is for missing values.
+        """
+        bins, values, totals = {}, [], []
+        for name, size in sizes.items():
+            counts = np.bincount(drawn[name], minlength=size)
+            bins[name] = np.arange(size)
+            if name in centres:
+                places = (np.cumsum(counts) - counts / 2) / counts.sum()
+                bins[name] = np.floor(_RAKING_BINS * places).astype(np.intp)
+                bins[name][-1] = _RAKING_BINS
+                value = standardise(centres[name], counts[:-1])
+                values.append((name, np.clip(value, -_MAX_VALUE, _MAX_VALUE)))
+            totals.append(np.maximum(np.bincount(bins[name], counts), _MIN_COUNT))
+        raking = cls(bins, values, np.zeros(1), [], np.zeros(0))
+        raking = replace(raking, centre=raking._products(drawn).mean(axis=0))
+        found = raking._codes(allowed), totals, raking._products(allowed)
+        factors, slopes = _rake_records(*found)
+        return replace(raking, factors=factors, slopes=slopes)
+
+    def _codes(self, cells: Mapping[Hashable, np.ndarray]) -> list[np.ndarray]:
+        return [bins[cells[name]] for name, bins in self.bins.items()]
+
+    def _products(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
+        found = np.array([each[cells[name]] for name, each in self.values])
+        first, second = np.triu_indices(len(found), 1)
+        if not len(first):
+            return np.zeros((len(next(iter(cells.values()))), 0))
+        return (found[first] * found[second]).T - self.centre
+
+    def weights(self, cells: Mapping[Hashable, np.ndarray]) -> np.ndarray:
+        """Return the weight of each record."""
+        scores = self._products(cells) @ self.slopes
+        for factor, codes in zip(self.factors, self._codes(cells), strict=True):
+            scores += factor[codes]
+        return bounded_weights(scores)
+
+    def choose(
+        self,
+        cells: Mapping[Hashable, np.ndarray],
+        n_samples: int,
+        generator: np.random.Generator,
+        *,
+        even: bool,
+    ) -> np.ndarray:
+        """Return positions of records, chosen by their weights; shares hardly vary with `even`."""
+        weights = self.weights(cells)
+        order = generator.permutation(len(weights))
+        if even:
+            order = order[np.lexsort([each[order] for each in reversed(self._codes(cells))])]
+        return generator.permutation(order[choose_records(weights[order], n_samples, generator)])

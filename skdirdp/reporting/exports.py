@@ -130,6 +130,9 @@ class QualityReport:
         Guarantee of the fit; None if it is planned.
     measured_privacy : PrivacyReport or None
         Guarantee of the measured errors; None if none were measured.
+    rejected : float
+        Share of the records drawn from the network that violate the constraints of the schema,
+        computed from the release; 0 if it is planned.
 
     Examples
     --------
@@ -146,6 +149,7 @@ class QualityReport:
     sigma: Mapping[str, float]
     privacy: Any = None
     measured_privacy: Any = None
+    rejected: float = 0.0
 
     @property
     def errors(self) -> pd.DataFrame:

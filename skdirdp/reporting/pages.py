@@ -300,6 +300,8 @@ def quality_page(quality: Any) -> str:
         answers.append(("ε of the measured errors", number(measured.epsilon)))
     for name, kind in (("column", "columns"), ("table", "cliques")):
         answers.append((f"noise of a {name}'s counts, σ", f"{quality.sigma[kind]:,.1f}"))
+    if quality.rejected:
+        answers.append(("draws rejected by constraints", f"{quality.rejected:.1%}"))
     names = ["columns", "margins", "in a table", "expected", "largest"]
     if measured is not None:
         names += ["measured", "± noise"]
