@@ -257,7 +257,7 @@ def test_the_forest_plot_shows_differences(tabs):
     assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["b - a", "c - a"]
     one = ForestDisplay.from_estimator(tabs, {"readmitted": 1}, "sex")
     assert len(one.value) == 1
-    with pytest.raises(ValueError, match="as many as estimates"):
+    with pytest.raises(ValueError, match="one entry per estimate"):
         ForestDisplay.from_estimates(found, ["b"])
 
 

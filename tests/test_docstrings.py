@@ -29,12 +29,13 @@ ORDER = [
 # The docstring of PrivateRandomizedSearchCV refers to PrivateGridSearchCV for these parameters.
 WITH_TEXTS = [each for each in ESTIMATORS if each is not PrivateRandomizedSearchCV]
 OWN_TEXTS = {
-    # The posterior has other mechanisms, with a calibration of their own.
-    "mechanism": {skdirdp.PrivateDirichletPosterior},
+    # The posterior has other mechanisms, with a calibration of their own. The tables of a crosstab
+    # are used linearly, so its default compares variances.
+    "mechanism": {skdirdp.PrivateDirichletPosterior, skdirdp.PrivateCrosstab},
     "calibration": {skdirdp.PrivateDirichletPosterior},
     # The noise of a vocabulary does not depend on the number of records; fractions do.
     # Without it, the classifier estimates the number of records within its budget. The noise of a
-    # crosstab depends on it only through the choice of the mechanism.
+    # crosstab does not depend on it.
     "n_samples": {
         skdirdp.PrivateCountVectorizer,
         skdirdp.PrivateCrosstab,

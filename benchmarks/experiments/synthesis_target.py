@@ -216,10 +216,10 @@ class SynthesisTarget(Experiment):
             "german_credit, thyroid and shopper, had been seen). Pairs and triples: the mean total "
             "variation distance of margins from those of the records that were learnt, with "
             f"deciles of numbers. The share of the model of the target was chosen on {CHOSEN_ON} "
-            "and other tables of the papers. The five fresh tables were run four times. The first "
-            "two runs were incomplete; before the last one, PrivateTableClassifier had changed, "
+            "and other tables of the papers. The five fresh tables were run five times. The first "
+            "two runs were incomplete; before the fourth, PrivateTableClassifier had changed, "
             "whose steps release the model of the target, and networks released second moments of "
-            "numbers. No choice of the network was made on these tables. Seconds of processor time "
+            "numbers; before the last, the groups of numbers between frequent values. No choice of the network was made on these tables. Seconds of processor time "
             "to learn and draw, on a machine with other work."
         )
 
