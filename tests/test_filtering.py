@@ -288,7 +288,7 @@ def test_a_ledger_without_a_total_has_no_filter_either(tmp_path):
 
 WORDS = SelectionMechanism(sigma=24.0, max_total=20.0, failure=2.5e-6)
 HASHED = calibrate("dirichlet", epsilon=0.2, n_samples=2000, n_categories=30)
-NAMES_FIRST = "charge fits that find names or words first"
+NAMES_FIRST = "first charge the fits that discover names or words"
 
 
 def refused(accountant, mechanism, releases=1):

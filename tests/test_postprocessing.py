@@ -34,7 +34,13 @@ from skdirdp.postprocessing import (
     mixture,
     reconcile_tables,
 )
-from skdirdp.postprocessing.mixture import POOLS, ROWS, WIDE_ROWS, Cells, estimate_shares
+from skdirdp.postprocessing.mixture import (
+    POOL_PRIOR,
+    ROW_PRIOR,
+    WIDE_ROW_PRIOR,
+    Cells,
+    estimate_shares,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::skdirdp.exceptions.PrivacyLeakWarning")
 
@@ -270,7 +276,9 @@ def test_reconciled_tables_stay_positive_where_least_squares_does_not():
 # The prior -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("prior", [ROWS, POOLS, WIDE_ROWS], ids=["rows", "pools", "wide"])
+@pytest.mark.parametrize(
+    "prior", [ROW_PRIOR, POOL_PRIOR, WIDE_ROW_PRIOR], ids=["rows", "pools", "wide"]
+)
 @pytest.mark.parametrize(
     ("noisy", "centre"), [(12.0, 10.0), (-20.0, 10.0), (90.0, 20.0), (3.0, 0.5), (400.0, 350.0)]
 )
@@ -310,7 +318,7 @@ def test_the_components_of_a_posterior_agree_with_integrals(noisy, centre, prior
     mass, first, second = (chances * each for each in (mass, first, second))
     mass = mass + (1 - np.array(chances)) * np.exp(-(noisy**2) / (2 * variance) - tops)
     np.testing.assert_allclose(batch.mean[:, 1], first / mass, rtol=1e-5)
-    np.testing.assert_allclose(batch.square[:, 1], second / mass, rtol=1e-5)
+    np.testing.assert_allclose(batch.second_moment[:, 1], second / mass, rtol=1e-5)
     likelihood = np.log(mass) + tops
     expected = np.exp(likelihood - likelihood.max())
     np.testing.assert_allclose(batch.likelihood[:, 1], expected, rtol=1e-5, atol=1e-12)
@@ -344,7 +352,7 @@ def batch_of(likelihood, lengths):
 
 
 @pytest.mark.parametrize("lengths", [(120, 80), (100, 100)])
-@pytest.mark.parametrize("prior", [ROWS, WIDE_ROWS, POOLS])
+@pytest.mark.parametrize("prior", [ROW_PRIOR, WIDE_ROW_PRIOR, POOL_PRIOR])
 def test_every_step_of_em_raises_the_likelihood(prior, lengths, monkeypatch):
     rng = np.random.default_rng(0)
     first = prior.weights
@@ -371,7 +379,7 @@ def test_every_step_of_em_raises_the_likelihood(prior, lengths, monkeypatch):
 
 @pytest.mark.parametrize("lengths", [(30,), (30, 30, 30), (30, 20, 40)])
 def test_the_weights_of_a_row_depend_on_its_own_cells_only(lengths):
-    first = ROWS.weights
+    first = ROW_PRIOR.weights
     likelihood = np.random.default_rng(0).random((len(first), sum(lengths)))
     found = batch_of(likelihood, lengths).row_weights(first)
     found /= found.sum(axis=0)
@@ -406,7 +414,7 @@ def test_similar_rows_are_estimated_as_similar_and_others_are_not():
 
     def spread(true):
         noisy = true + rng.normal(0, 20, true.shape)
-        found = estimate_shares([cells_of(noisy, 400.0, pool / 1000, 1000.0)], ROWS)[0].shares
+        found = estimate_shares([cells_of(noisy, 400.0, pool / 1000, 1000.0)], ROW_PRIOR)[0].shares
         return np.sqrt(np.mean((1000 * found - true) ** 2))
 
     alike = np.tile(pool, (40, 1))
@@ -620,9 +628,9 @@ def test_interpolated_means_agree_with_computed_ones(per_count, sigma, monkeypat
     noisy = rows + rng.normal(0, sigma, rows.shape)
     cells = cells_of(noisy, sigma**2, pool, totals, per_count)
     monkeypatch.setattr(mixture, "_BLOCK", 1 << 12)
-    (quick,) = estimate_shares([cells], WIDE_ROWS)
+    (quick,) = estimate_shares([cells], WIDE_ROW_PRIOR)
     monkeypatch.setattr(mixture, "_BLOCK", 1 << 30)
-    (slow,) = estimate_shares([cells], WIDE_ROWS)
+    (slow,) = estimate_shares([cells], WIDE_ROW_PRIOR)
     true = rows / totals[:, np.newaxis]
     off, error = np.abs(quick.shares - slow.shares).sum(), np.abs(slow.shares - true).sum()
     assert off < 0.1 * error
@@ -637,9 +645,9 @@ def test_a_large_table_is_estimated_in_blocks_as_it_is_at_once(monkeypatch):
     cells = [cells_of(noisy, 100.0, np.full((4000, 3), 1 / 3), 90.0)]
     # Weights of a sample are not those of all cells.
     monkeypatch.setattr(mixture, "_fit_weights", lambda likelihood, initial: initial)
-    (whole,) = estimate_shares(cells, ROWS)
+    (whole,) = estimate_shares(cells, ROW_PRIOR)
     monkeypatch.setattr(mixture, "_BLOCK", 1 << 11)
-    (parts,) = estimate_shares(cells, ROWS)
+    (parts,) = estimate_shares(cells, ROW_PRIOR)
     np.testing.assert_allclose(parts.shares, whole.shares, rtol=1e-9)
 
 

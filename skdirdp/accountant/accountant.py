@@ -65,7 +65,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
     unit : str, default=None
         Unit that a new ledger protects. ``"record"`` is a single row. Any other value is
         a singular noun for a person with several rows, such as "patient"; the ledger then rejects
-        charges that protect single rows, and its statement uses the noun as given after "one". If
+        charges that protect single rows, and its statement inserts the noun after "one". If
         None, the first charge decides.
 
     Notes
@@ -344,7 +344,7 @@ class PrivacyAccountant(ReportsMixin, AttackBounds):
         """Return the unspent part of the limit, as an epsilon.
 
         With an adaptive (epsilon, delta) limit this is the unspent share of the limit times its
-        epsilon; if it is 0, other kinds of charges may still be admitted, which ``print`` names.
+        epsilon; if it is 0, some kinds of charges may still be admitted: ``print`` lists them.
         Otherwise it is the difference of the limit and the total, at its delta or order.
         Charges are not summed, so one that costs more alone may still be admitted: see `affords`.
 

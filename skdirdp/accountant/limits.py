@@ -503,8 +503,8 @@ class _Advice:
         first = self.before.first
         if first is not None and _failure(self.spec) and not _failure(first[0]):
             texts.append(
-                "In a new ledger, charge fits that find names or words first, and use Gaussian "
-                "noise after them"
+                "In a new ledger, first charge the fits that discover names or words, and then "
+                "use Gaussian noise"
             )
         return texts
 

@@ -1,7 +1,8 @@
 """Log-likelihood ratios of the tables that a fit releases, for audits.
 
 The attacker knows both neighbouring data sets, and therefore the exact tables of both, and sees the
-noisy counts before post-processing. No other test distinguishes the two data sets better.
+noisy counts before post-processing. By the Neyman-Pearson lemma, the likelihood-ratio test is the
+most powerful test between the two data sets.
 """
 
 from collections.abc import Sequence
@@ -67,8 +68,8 @@ def batch_scores(
 
 def _log_ratios(drawn: Sequence[np.ndarray], known: Sequence[FitReleases]) -> np.ndarray:
     first, second = (each.requests for each in known)
-    same = [(one.mechanism, one.counts.shape) for one in first]
-    if same != [(one.mechanism, one.counts.shape) for one in second]:
+    expected = [(one.mechanism, one.counts.shape) for one in first]
+    if expected != [(one.mechanism, one.counts.shape) for one in second]:
         raise ValueError(
             "the tables of the two data sets must have the same shapes and be released by the "
             "same mechanisms; choose neighbours with the same public parameters, or pass a score"

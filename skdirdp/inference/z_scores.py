@@ -1,8 +1,8 @@
 """z-scores of noisy sums of counts, accounting for both sampling error and noise.
 
 Under a hypothesis, every record belongs to group g of cells with probability p_g. The statistic is
-a sum ``L = sum_g c_g Y_g`` of the noisy counts of the groups. With x ~ Multinomial(m, p) its
-cumulant generating function has a closed form for all mechanisms:
+a sum ``L = sum_g c_g Y_g`` of the noisy counts of the groups. If the true counts of the groups are
+x ~ Multinomial(m, p), the cumulant generating function of L has a closed form for all mechanisms:
 
 * Gaussian noise: ``m log sum_g p_g exp(s c_g) + s^2 sigma^2 sum_g k_g w_g^2 / 2``,
 * Laplace noise: ``m log sum_g p_g exp(s c_g) - sum_g k_g log(1 - s^2 b^2 w_g^2)``,
@@ -108,8 +108,8 @@ class _Sum:
     def cgf_derivatives(self, s: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the cumulant generating function at s, and its first two derivatives."""
         s = s[..., np.newaxis]
-        gamma = self.noise.r > 0
-        if gamma:
+        is_dirichlet = self.noise.r > 0
+        if is_dirichlet:
             rest = 1 - s * self.count_weights
             exponent, slope = -self.noise.r * np.log(rest), self.noise.r * self.count_weights / rest
         else:
@@ -119,11 +119,13 @@ class _Sum:
             tilted = np.exp(exponent + self.log_p - value[..., np.newaxis])
             first = np.sum(tilted * slope, axis=-1)
             second = np.sum(tilted * (slope - first[..., np.newaxis]) ** 2, axis=-1)
-            if gamma:
+            if is_dirichlet:
                 second = second + np.sum(tilted * slope**2, axis=-1) / self.noise.r
         else:
             value, first = np.sum(self.p * exponent, axis=-1), np.sum(self.p * slope, axis=-1)
-            second = np.sum(self.p * slope**2, axis=-1) / self.noise.r if gamma else 0.0 * first
+            second = (
+                np.sum(self.p * slope**2, axis=-1) / self.noise.r if is_dirichlet else 0.0 * first
+            )
         terms = zip((value, first, second), self._noise_terms(s, slope), strict=True)
         return tuple(self.n_records * count + noise for count, noise in terms)
 
@@ -135,16 +137,16 @@ class _Sum:
             log_rest = np.log(1 - s * self.count_weights)
             terms = (-part * log_rest, part * rate, part * rate**2)
         elif noise.b > 0:
-            scale = (noise.b * self.noise_weights) ** 2
-            rest = 1 - s**2 * scale
+            squared_scale = (noise.b * self.noise_weights) ** 2
+            rest = 1 - s**2 * squared_scale
             terms = (
                 -self.n_cells * np.log(rest),
-                2 * self.n_cells * scale * s / rest,
-                2 * self.n_cells * scale * (2 - rest) / rest**2,
+                2 * self.n_cells * squared_scale * s / rest,
+                2 * self.n_cells * squared_scale * (2 - rest) / rest**2,
             )
         else:
-            scale = self.n_cells * (noise.sigma * self.noise_weights) ** 2
-            terms = (s**2 * scale / 2, s * scale, scale + 0 * s)
+            variance = self.n_cells * (noise.sigma * self.noise_weights) ** 2
+            terms = (s**2 * variance / 2, s * variance, variance + 0 * s)
         return tuple(np.sum(term, axis=-1) for term in terms)
 
     def domain(self) -> tuple[np.ndarray, np.ndarray]:
@@ -165,8 +167,8 @@ class _Sum:
         low, high = (np.broadcast_to(bound, zero.shape) for bound in self.domain())
         _, mean, variance = self.cgf_derivatives(zero)
         std = np.sqrt(np.maximum(variance, 1e-300))
-        # If the domain is unbounded, the solution is at most this far from 0, because K' grows at
-        # least as fast as that of the noise alone.
+        # If the domain is unbounded, the solution is at most this far from 0: the derivative of the
+        # generating function grows at least as fast as that of the noise alone.
         reach = (np.abs(observed - mean) / std + 1) * 50 / std
         low, high = np.maximum(low * (1 - 1e-12), -reach), np.minimum(high * (1 - 1e-12), reach)
         s = np.clip((observed - mean) / std**2, 0.8 * low, 0.8 * high)

@@ -100,7 +100,8 @@ def _slope(budget: Budget, mu: float | None = None) -> float:
         return 2.0
     if mu is not None:
         return gaussian_slope(budget.epsilon, budget.delta, mu)
-    # The logarithm of delta decreases with the square of epsilon / sigma.
+    # For small mu, log(delta) is about -((epsilon / mu) ** 2) / 2. Its derivative with respect to
+    # log(mu) is therefore about 2 log(1 / delta).
     return 2 * np.log(1 / budget.delta) + 2
 
 
@@ -144,9 +145,9 @@ def calibrate(
         instead, and `delta` is ignored.
     releases : int, default=1
         Number of tables that are released with the mechanism.
-    n_samples : float
+    n_samples : float, optional
         Number of records, public if `adjacency="replace"`; otherwise a data-independent estimate.
-    n_categories : int or sequence of int
+    n_categories : int or sequence of int, optional
         Number of cells per row, for all tables or for each table. Gaussian and Laplace noise need
         neither `n_samples` nor `n_categories`; the other mechanisms need both.
     n_rows : int or sequence of int, default=1
@@ -160,6 +161,10 @@ def calibrate(
         How the noise is calibrated. "algorithm1" and "tcdp" reproduce published methods.
     max_count, max_total, floor : float
         As in `DirichletMechanism`.
+
+    Returns
+    -------
+    Mechanism
 
     Examples
     --------
@@ -263,7 +268,7 @@ def _solve(problem: Problem, mechanism: str, calibration: str) -> Solution:
     if mechanism == "auto":
         additive = [_solve(problem, name, "exact") for name in _ADDITIVE]
         if all(table.postprocess for table, _ in problem.tables):
-            # All variances of one solution differ from those of the other by one factor. Dirichlet
+            # The variances of the two solutions differ by the same factor for all tables. Dirichlet
             # noise has the variance of Gaussian noise plus x / r (`_subtracted_alpha`).
             return min(additive, key=lambda solution: solution[0].noise.variance)
         return min([_solve(problem, "dirichlet", "exact"), *additive], key=problem.divergence)
@@ -304,8 +309,8 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     if all(table.postprocess for table, _ in problem.tables):
         return frontier.at(_subtracted_alpha(problem), like_gaussian=True)
     # For alpha below 1/2, the worst case of a record with a bounded total has many small cells.
-    spread = any(table.contribution.max_total is not None for table, _ in problem.tables)
-    min_alpha = 0.5 if spread else 0.0
+    has_bounded_total = any(table.contribution.max_total is not None for table, _ in problem.tables)
+    min_alpha = 0.5 if has_bounded_total else 0.0
 
     @cache
     def divergence(log_alpha: float) -> float:
@@ -403,8 +408,8 @@ class _Frontier:
         offset = self._offsets[nearest[0]] if nearest else 0.0
         if len(nearest) == 2:
             first, second = nearest
-            rise = (self._offsets[second] - offset) / (second - first)
-            offset += rise * (log_alpha - first)
+            slope = (self._offsets[second] - offset) / (second - first)
+            offset += slope * (log_alpha - first)
         return min(_guess_log_r(self._problem, alpha) + offset, log_ceiling), log_ceiling
 
 
@@ -415,10 +420,10 @@ def _guess_log_r(problem: Problem, alpha: float) -> float:
         mu = np.sqrt(2 * budget.epsilon / budget.order)
         tail = alpha / (budget.order - 1)
     else:
-        # The exponent of the Gaussian tail is the logarithm of delta.
-        log_delta = -np.log(budget.delta)
-        mu = np.sqrt(2 * log_delta + 2 * budget.epsilon) - np.sqrt(2 * log_delta)
-        tail = alpha * budget.epsilon / log_delta
+        # The exponent of the Gaussian tail is -log(1 / delta).
+        log_inverse_delta = -np.log(budget.delta)
+        mu = np.sqrt(2 * log_inverse_delta + 2 * budget.epsilon) - np.sqrt(2 * log_inverse_delta)
+        tail = alpha * budget.epsilon / log_inverse_delta
     bulk = mu * alpha / np.sqrt((1 + alpha) * problem.squared_norm)
     largest = max(table.precision * table.contribution.largest for table, _ in problem.tables)
     guess = min(bulk, tail / largest)

@@ -391,8 +391,8 @@ def check_rows_are_kept(pipe: Pipeline) -> None:
             raise ValueError(
                 f"groups must not be given if {kind} in step {path!r} contains a private "
                 "estimator: it may fit that estimator to other rows, for which the person ids are "
-                "not known. The same applies to person ids and labels of a schema. Nothing was "
-                "charged"
+                "not known. The same applies if a schema declares a person column, or if y is the "
+                "name of a column that may have missing values. Nothing was charged"
             )
 
 

@@ -14,10 +14,10 @@ from .._validation import check_real
 from ..mechanisms.tables import Noise
 from .margins import ConsistentTable, NoisyTable, make_consistent, margin_variances
 from .mixture import (
-    HISTOGRAMS,
-    POOLS,
-    ROWS,
-    WIDE_ROWS,
+    HISTOGRAM_PRIOR,
+    POOL_PRIOR,
+    ROW_PRIOR,
+    WIDE_ROW_PRIOR,
     Cells,
     Posterior,
     Prior,
@@ -234,9 +234,9 @@ def estimate_counts(
         for indices in by_kind.values()
     ]
     _estimate_variables(stacks)
-    _estimate_step(stacks, _Stack.row_cells, _Stack.keep_rows, POOLS)
-    _estimate_step(stacks, _Stack.cells_given_one, _Stack.keep, ROWS)
-    _estimate_step(stacks, _Stack.cells_given_all, _Stack.keep, ROWS)
+    _estimate_step(stacks, _Stack.row_cells, _Stack.keep_rows, POOL_PRIOR)
+    _estimate_step(stacks, _Stack.cells_given_one, _Stack.keep, ROW_PRIOR)
+    _estimate_step(stacks, _Stack.cells_given_all, _Stack.keep, ROW_PRIOR)
     order = np.argsort(np.concatenate([*by_kind.values()]))
     estimates = [estimate for stack in stacks for estimate in stack.estimates()]
     return [estimates[i] for i in order]
@@ -267,7 +267,7 @@ def estimate_histogram(table: NoisyTable, total: float | None = None) -> np.ndar
     array([0.62, 0.38, 0.  , 0.  ])
     """
     stack = _Stack(make_consistent([table], total), total, None)
-    return estimate_shares([stack.variable_cells(0)], HISTOGRAMS)[0].shares[0]
+    return estimate_shares([stack.variable_cells(0)], HISTOGRAM_PRIOR)[0].shares[0]
 
 
 def low_rank_shares(
@@ -547,7 +547,7 @@ def _estimate_by_width(groups: Sequence[Cells], prior: Prior) -> list[Posterior]
     """Estimate wide rows with their own prior, and other rows with the given one."""
     posteriors = {
         is_wide: iter(estimate_shares([each for each in groups if each.is_wide == is_wide], chosen))
-        for is_wide, chosen in ((True, WIDE_ROWS), (False, prior))
+        for is_wide, chosen in ((True, WIDE_ROW_PRIOR), (False, prior))
     }
     return [next(posteriors[cells.is_wide]) for cells in groups]
 
@@ -575,7 +575,7 @@ def _estimate_variables(stacks: Sequence["_Stack"]) -> None:
             if new:
                 groups.append(stack.variable_cells(axis).rows([*new.values()]))
                 positions |= {name: len(positions) + i for i, name in enumerate(new)}
-    posteriors = _estimate_by_width(groups, POOLS)
+    posteriors = _estimate_by_width(groups, POOL_PRIOR)
     # Collect one array per row, not tuples: many tuples would slow down garbage collection.
     shares, variances = ([row for each in posteriors for row in each[i]] for i in range(2))
     for stack in stacks:

@@ -1,6 +1,6 @@
 """Posterior means of counts, given noisy counts, under a mixture prior that is fitted to them.
 
-The prior of a true count is a mixture of distributions on the positive numbers:
+The prior of a true count is a mixture of distributions on the non-negative numbers:
 
 - pooled: centred on the row's total times the column's share in the row's pool (the distribution
   of similar rows combined);
@@ -37,8 +37,9 @@ _SPARSE_WEIGHT = 1 / 256
 # Number of EM steps, and of pseudo-observations with the initial weights. Weights that are fitted
 # until they converge overfit the noise. Chosen with the benchmark `naive-bayes-fresh`.
 _EM_STEPS, _PSEUDO_OBSERVATIONS = 8, 2.0
-# Numerical limits: the smallest variance of a count, absolute and relative; and the number of
-# standard deviations above 0 beyond which truncation is negligible in floating point.
+# Numerical limits: the smallest variance of a count, absolute and relative to the count; the
+# smallest positive number; and the number of standard deviations above 0 beyond which truncation is
+# negligible in floating point.
 _MIN_VARIANCE, _ROUNDING, _TINY, _MAX_Z = 4e-4, 1e-9, np.finfo(float).tiny, 8.0
 # Relative tolerance, and maximum number of steps, when solving for the sums of rows.
 _SUM_TOLERANCE, _MAX_SUM_STEPS = 1e-9, 50
@@ -68,7 +69,7 @@ class Prior(NamedTuple):
         has_diffuse: bool = True,
         sparse_weight: float = 1.0,
     ) -> "Prior":
-        """Create a prior with equal weights, but sparse components share `sparse_weight`."""
+        """Create a prior with equal weights; the sparse components share `sparse_weight`."""
         weights = [1.0] * (1 + len(distances))
         weights += [sparse_weight / len(overdispersions) for _ in overdispersions]
         weights += [1.0] * has_diffuse
@@ -77,10 +78,12 @@ class Prior(NamedTuple):
 
 #: Priors for rows with a pool; for pools, which are themselves shrunk towards the uniform
 #: distribution; for wide rows and pools; and for histograms, in which many cells may be empty.
-ROWS = Prior.from_components(_DISTANCES, _OVERDISPERSION, sparse_weight=_SPARSE_WEIGHT)
-POOLS = Prior.from_components()
-WIDE_ROWS = Prior.from_components(overdispersions=_OVERDISPERSION_WIDE_ROWS, has_diffuse=False)
-HISTOGRAMS = Prior.from_components(overdispersions=_OVERDISPERSION, sparse_weight=_SPARSE_WEIGHT)
+ROW_PRIOR = Prior.from_components(_DISTANCES, _OVERDISPERSION, sparse_weight=_SPARSE_WEIGHT)
+POOL_PRIOR = Prior.from_components()
+WIDE_ROW_PRIOR = Prior.from_components(overdispersions=_OVERDISPERSION_WIDE_ROWS, has_diffuse=False)
+HISTOGRAM_PRIOR = Prior.from_components(
+    overdispersions=_OVERDISPERSION, sparse_weight=_SPARSE_WEIGHT
+)
 
 
 class Cells(NamedTuple):
@@ -88,7 +91,7 @@ class Cells(NamedTuple):
 
     noisy: np.ndarray  # noisy counts by row and column
     variance: np.ndarray  # mean variance of the noise in the table of each row
-    per_count: float  # additional variance of the noise for each count
+    per_count: float  # additional variance of the noise per unit of the count
     mean_noisy: np.ndarray  # mean noisy count in the table of each row
     shares: np.ndarray  # shares of the pool of each row, by row and column
     share_variances: np.ndarray  # variances of these shares
@@ -163,15 +166,14 @@ class _Rows(NamedTuple):
 class _Batch(NamedTuple):
     """Posterior of each component (first dimension) for each cell of some rows (second).
 
-    The likelihoods in each cell are known up to a common factor. `square` is the posterior mean of
-    the square, and `noise` the variance of the noise.
+    The likelihoods in each cell are known up to a common factor.
     """
 
     rows: _Rows
     likelihood: np.ndarray
     mean: np.ndarray
-    square: np.ndarray
-    noise: np.ndarray | None = None
+    second_moment: np.ndarray
+    noise_variance: np.ndarray | None = None
 
     @classmethod
     def from_cells(cls, groups: Sequence[Cells], prior: Prior) -> "_Batch":
@@ -206,23 +208,23 @@ class _Batch(NamedTuple):
         terms = np.empty((4, len(normal) + len(means), len(noisy)))
         for i, term in enumerate(terms):
             term[: len(normal)], term[len(normal) :] = (part[i] for part in parts)
-        logs, mean, square = _truncated(*terms)
+        logs, mean, second_moment = _truncated(*terms)
         # The sparse components have a point mass at 0 as well.
         sparse = slice(len(normal), len(normal) + len(p_nonzero))
         at_zero = (noisy**2 / variance + np.log(variance)) / -2
         total_mass = p_nonzero + (1 - p_nonzero) * np.exp(at_zero - logs[sparse])
         mean[sparse] *= p_nonzero / total_mass
-        square[sparse] *= p_nonzero / total_mass
+        second_moment[sparse] *= p_nonzero / total_mass
         logs[sparse] += np.log(total_mass)
         logs -= logs.max(axis=0)
-        return cls(rows, np.exp(logs, out=logs), mean, square, variance)
+        return cls(rows, np.exp(logs, out=logs), mean, second_moment, variance)
 
     def moments(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return posterior means and variances of counts under the weights of each row."""
         responsibilities = self.likelihood * weights.take(self.rows.row_of_cell, axis=1)
         responsibilities /= responsibilities.sum(axis=0)
         mean = np.einsum("ij,ij->j", responsibilities, self.mean)
-        variance = np.einsum("ij,ij->j", responsibilities, self.square)
+        variance = np.einsum("ij,ij->j", responsibilities, self.second_moment)
         variance -= mean**2
         return mean, np.maximum(variance, 0.0, out=variance)
 
@@ -242,8 +244,8 @@ class _Batch(NamedTuple):
         mean, variance = self.moments(self.row_weights(common))
         totals = np.concatenate([cells.totals for cells in groups])
         total_variances = np.concatenate([cells.total_variances for cells in groups])
-        noise = self.noise if groups[0].exact_sums else None
-        mean = condition_on_sums(mean, variance, totals, total_variances, self.rows, noise)
+        noise_variance = self.noise_variance if groups[0].exact_sums else None
+        mean = condition_on_sums(mean, variance, totals, total_variances, self.rows, noise_variance)
         sums = np.add.reduceat(mean, self.rows.starts).take(self.rows.row_of_cell)
         moments = np.array([mean / sums, variance / sums**2])
         ends = np.cumsum([cells.noisy.size for cells in groups])
@@ -275,28 +277,32 @@ def condition_on_sums(
     sums: np.ndarray,
     sum_variances: np.ndarray,
     rows: _Rows,
-    noise: np.ndarray | None = None,
+    noise_variance: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return conditional means of counts given the sums of their rows, to first order.
 
     This is the regression of independent counts on a sum that is observed with a known error
     variance. Means remain positive: small ones decrease by less than the regression implies. The
     means then add up to more than the given sum, and rescaling them to that sum mainly decreases
-    the largest counts. If `noise` is given, the multiplier of each row is found numerically, so
-    that the sums are exact, and the errors of counts also have a common part; see
-    `_common_covariances`.
+    the largest counts.
+
+    If `noise_variance` is given, the Lagrange multiplier of each row is found numerically, so that
+    known sums are matched exactly. The errors of the counts are then also assumed to have a common
+    component; see `_common_covariances`.
     """
     weights = mean * _ROUNDING
     weights += variance
     sum_variances = np.maximum(sum_variances, _TINY)
     difference = sums - np.add.reduceat(mean, rows.starts)
-    if noise is not None:
-        weights += _common_covariances(difference, mean, variance, noise, sum_variances, rows)
+    if noise_variance is not None:
+        weights += _common_covariances(
+            difference, mean, variance, noise_variance, sum_variances, rows
+        )
     multiplier = difference / (np.add.reduceat(weights, rows.starts) + sum_variances)
-    if noise is not None:
+    if noise_variance is not None:
         multiplier = _solve_multipliers(multiplier, mean, weights, sums, sum_variances, rows)
     weights *= multiplier.take(rows.row_of_cell)
-    # A decrease by t becomes m**2 / (m + t), which is the same to first order.
+    # A mean m that decreases by t becomes m**2 / (m + t), which equals m - t to first order.
     adjusted = np.maximum(-weights, _TINY)
     adjusted += mean
     np.divide(mean, adjusted, out=adjusted)
@@ -306,7 +312,7 @@ def condition_on_sums(
 
 
 def _common_covariances(
-    difference, mean, variance, noise, sum_variances, rows: _Rows
+    difference, mean, variance, noise_variance, sum_variances, rows: _Rows
 ) -> np.ndarray:
     """Return covariances of counts with the sum of their row, due to a common error of the prior.
 
@@ -315,7 +321,7 @@ def _common_covariances(
     count and to the share of its noise that the prior removed. Its variance in the sum is the part
     of the squared `difference` that the other variances do not explain.
     """
-    common = mean * np.clip(1 - variance / noise, 0.0, 1.0)
+    common = mean * np.clip(1 - variance / noise_variance, 0.0, 1.0)
     excess = np.maximum(difference**2 - np.add.reduceat(variance, rows.starts) - sum_variances, 0.0)
     least = _ROUNDING * np.add.reduceat(mean, rows.starts) + _TINY
     excess /= np.maximum(np.add.reduceat(common, rows.starts), least)
@@ -396,11 +402,13 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
     whole = _Rows(np.array([cells.noisy.shape[1]]), start, start)  # all cells of one row
     for index, (mean, variance) in enumerate(posterior.swapaxes(0, 1)):
         sums, sum_variances = cells.totals[[index]], cells.total_variances[[index]]
-        noise = None
+        noise_variance = None
         if cells.exact_sums:
             mean_noisy, row_variance = cells.mean_noisy[index], cells.variance[index]
-            noise = cell_variances(cells.noisy[index], row_variance, cells.per_count, mean_noisy)
-        mean[:] = condition_on_sums(mean, variance, sums, sum_variances, whole, noise)
+            noise_variance = cell_variances(
+                cells.noisy[index], row_variance, cells.per_count, mean_noisy
+            )
+        mean[:] = condition_on_sums(mean, variance, sums, sum_variances, whole, noise_variance)
     return posterior
 
 
@@ -507,9 +515,9 @@ def _truncated(
     logs = np.log(scaled, out=scaled)
     logs += log_rest
     mean += z
-    square = 1 + z * mean
+    second_moment = 1 + z * mean
     if (far := z < -1e3).any():
-        mean[far], square[far] = -1 / z[far], 2 / z[far] ** 2
+        mean[far], second_moment[far] = -1 / z[far], 2 / z[far] ** 2
     mean *= std
-    square *= std**2
-    return logs, mean, square
+    second_moment *= std**2
+    return logs, mean, second_moment

@@ -11,7 +11,8 @@ APPLICATION_ID = 0x44697250
 
 SQLITE_MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
-#: Suffix of a ledger file while it is being created. It is removed when the ledger is opened.
+#: Suffix of the name of a ledger file while the file is being created. The finished file is renamed
+#: without it. A leftover file with this suffix is deleted when the ledger is opened.
 DRAFT_SUFFIX = ".skdirdp-draft"
 # Suffixes of the files that belong to a ledger: its lock file, and SQLite's own files.
 _AUXILIARY_SUFFIXES = (".lock", "-journal", "-wal", "-shm", DRAFT_SUFFIX)

@@ -283,7 +283,7 @@ class _Parser:
 # Checks -----------------------------------------------------------------------------------
 
 
-def _has_numbers(kind: Kind) -> bool:
+def _has_numeric_categories(kind: Kind) -> bool:
     """Return whether a column has categories, all of which are numbers."""
     if not isinstance(kind, Categories):
         return False
@@ -306,14 +306,11 @@ def _comparison_type(operand: _Operand, kinds: Mapping[Hashable, Kind]) -> str:
         )
     if isinstance(kind, Dates):
         return "dates"
-    return "numbers" if isinstance(kind, Numbers) or _has_numbers(kind) else "categories"
+    return "numbers" if isinstance(kind, Numbers) or _has_numeric_categories(kind) else "categories"
 
 
 def _check_category(name: str, kind: Kind, value: Any) -> bool:
-    """Return whether a column is categorical.
-
-    Raises an error if the value is not one of its declared categories.
-    """
+    """Check a value against the declared categories; return whether the column is categorical."""
     if isinstance(kind, Names):
         return True
     if isinstance(kind, Categories):
