@@ -219,7 +219,8 @@ class SynthesisTarget(Experiment):
             "and other tables of the papers. The five fresh tables were run five times. The first "
             "two runs were incomplete; before the fourth, PrivateTableClassifier had changed, "
             "whose steps release the model of the target, and networks released second moments of "
-            "numbers; before the last, the groups of numbers between frequent values. No choice of the network was made on these tables. Seconds of processor time "
+            "numbers; before the last, the groups of numbers between frequent values. No choice of "
+            "the network was made on these tables. Seconds of processor time "
             "to learn and draw, on a machine with other work."
         )
 
