@@ -328,9 +328,9 @@ class SynthesisNumbers(Experiment):
             "choices: which columns with long tails have their squares released. The number of "
             "groups between frequent values was chosen on the papers' tables. Some bounds are "
             "below the largest values, as top codes are. One record at a bound changes the "
-            "variance of Lot_Area of houses by 46%. A Gaussian release of this "
-            "variance alone, with the whole budget at ε = 10, has noise of half of that: 12% of the "
-            "standard deviation."
+            "variance of Lot_Area of houses by 46%. A Gaussian release of this variance alone, "
+            "with the whole budget at ε = 10, has noise of half of that: 12% of the standard "
+            "deviation."
         )
 
     def claims(self, results: pd.DataFrame) -> list[Claim]:
