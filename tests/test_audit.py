@@ -21,7 +21,7 @@ from skdirdp.audit import (
     predefined_case,
 )
 from skdirdp.audit.auditing import _decide, _epsilon_bound, _limits, one_run_p_value
-from skdirdp.audit.releases import batch_scores, observe_fit, release_score
+from skdirdp.audit.releases import batch_scores, log_likelihood_ratio, observe_fit
 from skdirdp.command import main
 from skdirdp.mechanisms import GaussianMechanism
 from skdirdp.mechanisms.tables import ContributionBound
@@ -131,7 +131,9 @@ def test_batches_and_fits_have_the_same_scores():
     case = predefined_case("DirichletNB", epsilon=4.0)
     known = [observe_fit(case.estimator, each) for each in (case.first, case.second)]
     batch = batch_scores(known[0], known, 2000, np.random.default_rng(0))
-    fits = [release_score(observe_fit(case.estimator, case.first), known) for _ in range(400)]
+    fits = [
+        log_likelihood_ratio(observe_fit(case.estimator, case.first), known) for _ in range(400)
+    ]
     assert stats.ks_2samp(batch, fits).pvalue > 1e-4
     # The mean of exp(-score) is 1 if the score is the log-likelihood ratio.
     weights = np.exp(-batch)

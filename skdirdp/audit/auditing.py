@@ -29,7 +29,7 @@ from ..accounting import ApproximateDP, Composition, PureDP
 from ..accounting.attacks import AttackBounds
 from ..base import CountingEstimator
 from ..reporting.statements import rounded_down, rounded_up
-from .releases import FitReleases, batch_scores, observe_fit, release_score
+from .releases import FitReleases, batch_scores, log_likelihood_ratio, observe_fit
 
 # Thresholds that are compared on the first half of the runs.
 _THRESHOLDS = 200
@@ -308,7 +308,7 @@ def _run_scores(
         if batch:
             return [batch_scores(each, known, n_runs, generator) for each in known]
         return [
-            np.array([release_score(observe_fit(run, each), known) for _ in range(n_runs)])
+            np.array([log_likelihood_ratio(observe_fit(run, each), known) for _ in range(n_runs)])
             for each in data
         ]
     call = partial(_fit, run) if hasattr(run, "fit") else run

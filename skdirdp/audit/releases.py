@@ -44,7 +44,7 @@ def observe_fit(estimator: CountingEstimator, data: tuple[Any, ...]) -> FitRelea
     return context
 
 
-def release_score(observed: FitReleases, known: Sequence[FitReleases]) -> float:
+def log_likelihood_ratio(observed: FitReleases, known: Sequence[FitReleases]) -> float:
     """Return the log-likelihood ratio of one fit, given the tables of both data sets."""
     drawn = [each[np.newaxis] for each in observed.drawn]
     return float(_log_ratios(drawn, known)[0])

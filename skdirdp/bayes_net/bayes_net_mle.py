@@ -41,7 +41,7 @@ from ..schema import (
     Schema,
     as_records,
     factorise,
-    raise_faults,
+    raise_if_errors,
     sort_values,
 )
 from .base import BaseBayesNet, Family, Parents, log_likelihood, sample_codes
@@ -292,12 +292,12 @@ class PrivateBayesNetMLE(NoisyTablesMixin, BaseBayesNet):
             return kinds_from_states(given, missing=False)
         if self.states is not None:
             raise ValueError("states must not be given with a schema, which already declares them")
-        faults = {n: "is not declared" for n in self.structure_ if n not in self.schema}
+        errors = {n: "is not declared" for n in self.structure_ if n not in self.schema}
         kinds = {node: self.schema[node] for node in self.structure_ if node in self.schema}
         for node, kind in kinds.items():
             if isinstance(kind, Names) or not kind.is_counted:
-                faults[node] = f"has no public values ({kind.describe()})"
-        raise_faults("nodes of the structure must have public values in the schema", faults)
+                errors[node] = f"has no public values ({kind.describe()})"
+        raise_if_errors("nodes of the structure must have public values in the schema", errors)
         return kinds
 
     def _set_declared_states(self, kind: str) -> None:

@@ -29,7 +29,7 @@ from ..schema import (
     Records,
     Schema,
     has_float_dtype,
-    raise_faults,
+    raise_if_errors,
 )
 from ..schema.bins import BinCells, Refinement
 from ..table_classifier.releases import Releases
@@ -300,15 +300,15 @@ def plan_refinements(columns: Any) -> list[int]:
 
 def kinds_from_states(states: Mapping, *, missing: bool) -> dict[Hashable, Any]:
     """Return the kinds of columns with public states."""
-    kinds, faults = {}, {}
+    kinds, errors = {}, {}
     for name, values in states.items():
         try:
             kinds[name] = Categories.from_values(values, missing=missing)
             if not kinds[name].values:
                 raise ValueError("values must have at least one entry; got none")
         except (TypeError, ValueError) as error:
-            faults[name] = str(error)
-    raise_faults("states must be lists of values", faults)
+            errors[name] = str(error)
+    raise_if_errors("states must be lists of values", errors)
     return kinds
 
 

@@ -41,7 +41,7 @@ from ..postprocessing import (
     make_consistent,
     reconcile_tables,
 )
-from ..schema import Categories, Names, Schema, columns_with_values, raise_faults
+from ..schema import Categories, Names, Schema, columns_with_values, raise_if_errors
 from ..table_classifier.classifier import PrivateTableClassifier, classifier_from_tables
 from ..table_classifier.releases import GivenCounts
 from .queries import Columns, TableQueries, combine_margins, margin
@@ -283,7 +283,7 @@ class PrivateCrosstab(TableQueries, CountingEstimator):
     @staticmethod
     def _check_columns(schema: Schema, names: Any) -> None:
         lacking = [name for name in schema.features if name not in names]
-        raise_faults(
+        raise_if_errors(
             "the columns of X must be those of the schema",
             dict.fromkeys(lacking, "is not in the table"),
         )
@@ -617,7 +617,7 @@ def parse_tables(tables: Any, schema: Schema) -> dict[Columns, float]:
     if len(shares) < len(tables):
         raise ValueError("tables must be different; some are duplicates")
     found: dict[Columns, float] = {}
-    faults: dict[Hashable, str] = {}
+    errors: dict[Hashable, str] = {}
     for table, share in shares.items():
         # A tuple may be the name of a column.
         is_set = isinstance(table, tuple) and table not in schema
@@ -625,8 +625,8 @@ def parse_tables(tables: Any, schema: Schema) -> dict[Columns, float]:
         found[columns] = check_real(f"the share of {table!r} in tables", share, above=0)
         if not 1 <= len(columns) <= _MOST_COLUMNS or len(set(columns)) < len(columns):
             raise ValueError(f"tables must have one to three different columns each; got {table!r}")
-        faults |= _column_faults(schema, columns)
-    raise_faults("columns of tables must have public values", faults)
+        errors |= _column_errors(schema, columns)
+    raise_if_errors("columns of tables must have public values", errors)
     if len({frozenset(columns) for columns in found}) < len(found):
         raise ValueError("tables must be different; some have the same columns")
     for columns in found:
@@ -648,14 +648,14 @@ def _all_pairs(schema: Schema) -> dict[Columns, float]:
     return dict.fromkeys(combinations(names, 2) if len(names) > 1 else [(names[0],)], 1.0)
 
 
-def _column_faults(schema: Schema, columns: Sequence[Hashable]) -> dict[Hashable, str]:
-    faults = {}
+def _column_errors(schema: Schema, columns: Sequence[Hashable]) -> dict[Hashable, str]:
+    errors = {}
     for name in columns:
         if name not in schema:
-            faults[name] = "is not declared in the schema"
+            errors[name] = "is not declared in the schema"
         elif isinstance(schema[name], Names) or not schema[name].is_counted:
-            faults[name] = f"has no public values ({schema[name].describe()})"
-    return faults
+            errors[name] = f"has no public values ({schema[name].describe()})"
+    return errors
 
 
 def _check_given(tables: Any, expected: Sequence[Columns]) -> dict[Columns, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..schema import Categories, FineGrid, Kind, Names, Records, Schema, kind_grid, raise_faults
+from ..schema import Categories, FineGrid, Kind, Names, Records, Schema, kind_grid, raise_if_errors
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,16 @@ class SchemaColumns:
     @classmethod
     def from_names(cls, schema: Schema, names: Iterable[Hashable]) -> "SchemaColumns":
         """Check that columns have public values."""
-        names, faults = list(names), {}
+        names, errors = list(names), {}
         for name in names:
             kind = schema.columns.get(name)
             if kind is None:
-                faults[name] = "is not declared in the schema"
+                errors[name] = "is not declared in the schema"
             elif isinstance(kind, Names) or not kind.is_counted:
-                faults[name] = f"has no public values ({kind.describe()})"
-        raise_faults(
+                errors[name] = f"has no public values ({kind.describe()})"
+        raise_if_errors(
             "columns must have public values to be binned; exclude others with Schema.ignore()",
-            faults,
+            errors,
         )
         if not names:
             raise ValueError("X must have at least one column with values; it has none")

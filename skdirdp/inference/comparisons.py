@@ -399,14 +399,12 @@ def cramers_v(table: NoisyTable, *, confidence: float = 0.95) -> Estimate:
     rows, columns = (projected(each, totals) for each in sums)
     expected = rows[:, :, np.newaxis] * columns[:, np.newaxis] * totals[:, np.newaxis, np.newaxis]
     expected = expected.reshape(counts.shape)
-    if not law.is_exact:
+    if not law.is_zero:
         # Noise with light tails makes small counts more nearly normal.
         light = 0.0 if law.b > 0 else law.variance
         known &= expected.min(axis=-1) + light >= _MIN_EXPECTED
     sums, levels, excess = _squared_contrasts(counts, totals, (rows, columns), law)
-    level = (
-        1.0 if law.is_exact else _linear_variance(table, counts, totals, (rows, columns), levels)
-    )
+    level = 1.0 if law.is_zero else _linear_variance(table, counts, totals, (rows, columns), levels)
     # A small sum does not show the direction of the association. The upper limit allows for all.
     most = np.maximum(level, levels.max(axis=-1))
     tails = (1 - confidence) / 2

@@ -24,7 +24,7 @@ from .z_scores import (
     mean_z_scores,
     noise_variance,
     share_z_scores,
-    tilted,
+    tilt_to_zero_mean,
 )
 
 # Points between an estimate and an end of its range at which tests are evaluated, and halvings
@@ -267,14 +267,14 @@ class TestedMean:
 
     def distribution(self, mean: np.ndarray) -> np.ndarray:
         """Return the estimated distribution, tilted exponentially to a given mean."""
-        return tilted(self.weights, self.values - mean[..., np.newaxis])
+        return tilt_to_zero_mean(self.weights, self.values - mean[..., np.newaxis])
 
     def _total(self, mean, p):
         """Return the best linear estimate of the number of records in all groups."""
         if self.n_records is not None and np.all(self.outside == 0):
             return np.broadcast_to(float(self.n_records), mean.shape)
         total = np.maximum(self.sum, 0.0)
-        if not self.law.is_exact:
+        if not self.law.is_zero:
             # Regress on the contrast, whose mean is 0 and which shares the noise.
             contrast = self.values - mean[..., np.newaxis]
             common = np.sum(self.cells * contrast, axis=-1)
@@ -320,7 +320,7 @@ class TestedMean:
         """
         found, below, above = self._test(mean)
         two, one = ndtri((1 + confidence) / 2), ndtri(confidence)
-        if self.law.is_exact:
+        if self.law.is_zero:
             return found < -two, found > two  # no noisy mean is beyond the possible ones
         with np.errstate(invalid="ignore"):
             never_low, never_high = below < two, above < two

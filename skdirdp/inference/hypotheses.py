@@ -169,7 +169,7 @@ class _Hypothesis:
         counts, totals = corrected(flat, table.n_records)
         found = self.statistic(counts, totals)
         shape = table.counts.shape[: table.batch_dims]
-        if table.law.is_exact:
+        if table.law.is_zero:
             pvalue = chi2.sf(found, self.dof)
         else:
             generator = np.random.default_rng(random_state)
@@ -195,7 +195,7 @@ def _fit_independent(
     noise = table.noise
     tables = counts.reshape(-1, *table.shape)
     rows, columns = (projected(tables.sum(axis=axis), totals) for axis in (2, 1))
-    if table.law.is_exact:
+    if table.law.is_zero:
         return rows, columns, totals
     per_count, variance = 1 + noise.per_count, noise.variance
     for _ in range(_FITS):

@@ -1,8 +1,9 @@
 """z-scores of noisy sums of counts, accounting for both sampling error and noise.
 
-Under a hypothesis, every record belongs to group g of cells with probability p_g. The statistic is
-a sum ``L = sum_g c_g Y_g`` of the noisy counts of the groups. If the true counts of the groups are
-x ~ Multinomial(m, p), the cumulant generating function of L has a closed form for all mechanisms:
+Under the null hypothesis, each record belongs to cell group g with probability p_g. The statistic
+is a sum ``L = sum_g c_g Y_g`` of the noisy counts of the groups. If the true counts of the groups
+are x ~ Multinomial(m, p), the cumulant generating function of L has a closed form for all
+mechanisms:
 
 * Gaussian noise: ``m log sum_g p_g exp(s c_g) + s^2 sigma^2 sum_g k_g w_g^2 / 2``,
 * Laplace noise: ``m log sum_g p_g exp(s c_g) - sum_g k_g log(1 - s^2 b^2 w_g^2)``,
@@ -62,7 +63,10 @@ class Groups(NamedTuple):
 
 
 class NoiseDistribution(NamedTuple):
-    """Parameters of the noise: one of sigma, b, or r with alpha; all 0 without noise."""
+    """Parameters of the noise.
+
+    Either `sigma`, `b`, or both `r` and `alpha` are non-zero; all are 0 if there is no noise.
+    """
 
     sigma: float = 0.0
     b: float = 0.0
@@ -87,7 +91,7 @@ class NoiseDistribution(NamedTuple):
         return self.sigma**2 + 2 * self.b**2
 
     @property
-    def is_exact(self) -> bool:
+    def is_zero(self) -> bool:
         """Whether there is no noise."""
         return self.sigma == self.b == self.r == 0
 
@@ -185,20 +189,17 @@ class _Sum:
         value, _, second = self.cgf_derivatives(s)
         signed_root = np.sign(s) * np.sqrt(np.maximum(2 * (s * observed - value), 0.0))
         near = np.abs(signed_root) < _NEAR
-        s_correction = np.where(near, _NEAR / std, s)
+        s_eval = np.where(near, _NEAR / std, s)
         if near.any():
-            value, first, second = self.cgf_derivatives(s_correction)
-            correction_root = np.sign(s_correction) * np.sqrt(
-                np.maximum(2 * (s_correction * first - value), 1e-300)
-            )
+            value, first, second = self.cgf_derivatives(s_eval)
+            root_eval = np.sign(s_eval) * np.sqrt(np.maximum(2 * (s_eval * first - value), 1e-300))
         else:
-            correction_root = signed_root
+            root_eval = signed_root
         with np.errstate(divide="ignore", invalid="ignore"):
-            change = (
-                np.log(np.maximum(s_correction * np.sqrt(second) / correction_root, 1e-300))
-                / correction_root
+            correction = (
+                np.log(np.maximum(s_eval * np.sqrt(second) / root_eval, 1e-300)) / root_eval
             )
-        z = signed_root + np.where(np.isfinite(change), change, 0.0)
+        z = signed_root + np.where(np.isfinite(correction), correction, 0.0)
         return np.clip(z, -_MAX_Z, _MAX_Z)
 
 
@@ -233,8 +234,8 @@ def mean_z_scores(
     mean : ndarray
         Mean of the values under the hypothesis.
     p : ndarray of shape (..., n_groups)
-        Probabilities of the groups under the hypothesis, under which the mean of `values` equals
-        `mean`.
+        Probabilities of the groups under the hypothesis. The mean of `values` with these
+        probabilities is `mean`.
     sampling : bool
         If True, the records are a sample from a population with probabilities `p`. If False, `p`
         contains the exact proportion of the records in each group.
@@ -274,12 +275,12 @@ def mean_z_scores(
             target = np.clip(target, *(larger_total * (bound - mean) for bound in bounds))
         noise_weights = count_weights
         if n_outside is not None:
-            share = np.sum(n_cells * count_weights, axis=-1) / (
+            mean_weight = np.sum(n_cells * count_weights, axis=-1) / (
                 np.sum(n_cells, axis=-1) + n_outside
             )
-            noise_weights = count_weights - share[..., np.newaxis]
+            noise_weights = count_weights - mean_weight[..., np.newaxis]
             # The cells outside the groups form another group, which has no records.
-            noise_weights = np.concatenate([noise_weights, -share[..., np.newaxis]], axis=-1)
+            noise_weights = np.concatenate([noise_weights, -mean_weight[..., np.newaxis]], axis=-1)
             count_weights, p = (
                 _with_zero(array) for array in np.broadcast_arrays(count_weights, p)
             )
@@ -314,7 +315,7 @@ def share_z_scores(
     """
     share = np.clip(share, 0.0, 1.0)
     p = np.stack([share, 1 - share], axis=-1)
-    if noise.is_exact:
+    if noise.is_zero:
         return _exact_z_scores(groups, share, sampling)
     z = np.array(mean_z_scores(noise, groups, np.array([1.0, 0.0]), share, p, sampling))
     if not sampling:
@@ -355,7 +356,7 @@ def noise_variance(
     return np.maximum(factor, 0.0) * noise.variance
 
 
-def tilted(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+def tilt_to_zero_mean(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return normalised ``weights exp(s values)``, with s chosen so that the mean value is 0."""
     scale = np.abs(values).max(axis=-1, keepdims=True)
     values = values / np.where(scale > 0, scale, 1.0)

@@ -45,7 +45,7 @@ _LOG2_ALPHA = 20
 _MIN_LOG, _MAX_LOG = -300.0, 225.0
 _TOO_SMALL = "epsilon is too small: the noise exceeds the range of floating-point numbers"
 
-Budget = ApproximateDP | RenyiDP
+BudgetGuarantee = ApproximateDP | RenyiDP
 #: One mechanism for each kind of table of a problem.
 Solution = tuple[Mechanism, ...]
 
@@ -55,7 +55,7 @@ class Problem:
     """Tables to release within one budget: distinct tables and their multiplicities."""
 
     tables: tuple[tuple[CountTable, int], ...]
-    budget: Budget
+    budget: BudgetGuarantee
     adjacency: str
 
     def excess(self, mechanisms: Sequence[Mechanism]) -> float:
@@ -86,7 +86,7 @@ class Problem:
         return tuple(_additive(kind, table, self.adjacency, scale) for table, _ in self.tables)
 
     @property
-    def squared_norm(self) -> float:
+    def squared_l2_sensitivity(self) -> float:
         """Squared l2 sensitivity of all tables together, relative to the common noise scale."""
         return sum(
             count * table.precision**2 * table.contribution.squared_norm(self.adjacency)
@@ -94,7 +94,7 @@ class Problem:
         )
 
 
-def _slope(budget: Budget, mu: float | None = None) -> float:
+def _slope(budget: BudgetGuarantee, mu: float | None = None) -> float:
     """Return the slope of `excess` for Gaussian noise; it is more precise if mu is given."""
     if isinstance(budget, RenyiDP):
         return 2.0
@@ -105,7 +105,9 @@ def _slope(budget: Budget, mu: float | None = None) -> float:
     return 2 * np.log(1 / budget.delta) + 2
 
 
-def make_budget(epsilon: float, delta: float, order: float | None, adjacency: str) -> Budget:
+def make_guarantee(
+    epsilon: float, delta: float, order: float | None, adjacency: str
+) -> BudgetGuarantee:
     """Return the budget as a guarantee: (epsilon, delta)-DP, or RDP if an order is given."""
     if order is None:
         return ApproximateDP(float(epsilon), float(delta), adjacency)
@@ -234,7 +236,7 @@ def calibrate_tables(
         total = sum(table.precision * table.contribution.total(adjacency) for table in tables)
         scale = total / epsilon * (1 + 1e-12)
         return [_additive(LaplaceMechanism, table, adjacency, scale) for table in tables]
-    budget = make_budget(epsilon, delta, order, adjacency)
+    budget = make_guarantee(epsilon, delta, order, adjacency)
     problem = Problem(tuple(Counter(tables).items()), budget, adjacency)
     solution = _solve(problem, mechanism, calibration)
     distinct = [table for table, _ in problem.tables]
@@ -308,7 +310,8 @@ def _exact_dirichlet(problem: Problem) -> Solution:
     frontier = _Frontier(problem)
     if all(table.postprocess for table, _ in problem.tables):
         return frontier.at(_subtracted_alpha(problem), like_gaussian=True)
-    # For alpha below 1/2, the worst case of a record with a bounded total has many small cells.
+    # For alpha below 1/2, the worst-case record with a bounded total is spread over many cells with
+    # small counts.
     has_bounded_total = any(table.contribution.max_total is not None for table, _ in problem.tables)
     min_alpha = 0.5 if has_bounded_total else 0.0
 
@@ -342,7 +345,7 @@ def _subtracted_alpha(problem: Problem) -> float:
     alpha.
     """
     places = max(-np.log2(table.contribution.grid) for table, _ in problem.tables)
-    sigma = np.sqrt(problem.squared_norm) / _approximate_gaussian_mu(problem.budget)
+    sigma = np.sqrt(problem.squared_l2_sensitivity) / _approximate_gaussian_mu(problem.budget)
     # r is about sqrt(alpha) / sigma, and has 16 bits.
     return float(2.0 ** np.clip(np.floor(2 * (42 - places - np.log2(sigma))), 4, _LOG2_ALPHA))
 
@@ -364,7 +367,9 @@ class _Frontier:
         slope = self._slope or problem.slope
         if like_gaussian:
             mu = _approximate_gaussian_mu(problem.budget)
-            guess = min(float(np.log(mu * np.sqrt(alpha / problem.squared_norm))), log_ceiling)
+            guess = min(
+                float(np.log(mu * np.sqrt(alpha / problem.squared_l2_sensitivity))), log_ceiling
+            )
             slope = _slope(problem.budget, mu)
         log_r = largest_allowed(self._excess(alpha), guess, _FINE, slope, log_ceiling)
         return self._mechanisms(log_r, alpha)
@@ -424,7 +429,7 @@ def _guess_log_r(problem: Problem, alpha: float) -> float:
         log_inverse_delta = -np.log(budget.delta)
         mu = np.sqrt(2 * log_inverse_delta + 2 * budget.epsilon) - np.sqrt(2 * log_inverse_delta)
         tail = alpha * budget.epsilon / log_inverse_delta
-    bulk = mu * alpha / np.sqrt((1 + alpha) * problem.squared_norm)
+    bulk = mu * alpha / np.sqrt((1 + alpha) * problem.squared_l2_sensitivity)
     largest = max(table.precision * table.contribution.largest for table, _ in problem.tables)
     guess = min(bulk, tail / largest)
     if not guess > np.exp(_MIN_LOG):
@@ -492,7 +497,7 @@ def _tcdp(problem: Problem) -> Solution:
 
 
 @lru_cache(maxsize=1024)
-def largest_gaussian_mu(budget: Budget) -> float:
+def largest_gaussian_mu(budget: BudgetGuarantee) -> float:
     """Return the largest mu (sensitivity / sigma) of one Gaussian release within a budget."""
     if isinstance(budget, RenyiDP):
         return float(np.sqrt(2 * budget.epsilon / budget.order))
@@ -503,7 +508,7 @@ def largest_gaussian_mu(budget: Budget) -> float:
     return float(np.exp(largest_allowed(excess, 0.0, _FINE, _slope(budget))))
 
 
-def _approximate_gaussian_mu(budget: Budget) -> float:
+def _approximate_gaussian_mu(budget: BudgetGuarantee) -> float:
     """Approximate `largest_gaussian_mu` 100 times faster; may slightly exceed the budget."""
     if isinstance(budget, ApproximateDP) and (mu := gaussian_mu(budget.epsilon, budget.delta)):
         return mu
@@ -513,7 +518,9 @@ def _approximate_gaussian_mu(budget: Budget) -> float:
 def _gaussian(problem: Problem) -> Solution:
     # Independent Gaussian releases are equivalent to one release whose squared sensitivity is the
     # sum of theirs.
-    sigma = np.sqrt(problem.squared_norm) / largest_gaussian_mu(problem.budget) * (1 + 1e-12)
+    sigma = (
+        np.sqrt(problem.squared_l2_sensitivity) / largest_gaussian_mu(problem.budget) * (1 + 1e-12)
+    )
     return problem.additive(GaussianMechanism, sigma)
 
 
@@ -523,7 +530,7 @@ def _laplace(problem: Problem) -> Solution:
 
     # The total loss of many small shifts is nearly that of Gaussian noise: Laplace noise of scale 1
     # has the same Fisher information as a normal distribution with standard deviation 1.
-    guess = np.log(largest_gaussian_mu(problem.budget) / np.sqrt(problem.squared_norm))
+    guess = np.log(largest_gaussian_mu(problem.budget) / np.sqrt(problem.squared_l2_sensitivity))
     scale = np.exp(-largest_allowed(excess, float(guess), 1e-6, problem.slope))
     # At this scale all releases together are epsilon-DP, which satisfies either budget.
     pure = sum(

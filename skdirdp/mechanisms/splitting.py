@@ -14,7 +14,13 @@ import numpy as np
 from ..accounting import RenyiDP
 from .additive import GaussianMechanism, SelectionMechanism
 from .base import Mechanism
-from .calibration import Budget, Problem, largest_allowed, largest_gaussian_mu, make_budget
+from .calibration import (
+    BudgetGuarantee,
+    Problem,
+    largest_allowed,
+    largest_gaussian_mu,
+    make_guarantee,
+)
 from .dirichlet import DirichletMechanism
 from .tables import ContributionBound, CountTable, changed_records
 
@@ -130,7 +136,7 @@ def calibrate_shares(
     """
     if np.isinf(epsilon):
         return [list(calibrate(np.inf)) for _, _, calibrate in models]
-    budget = make_budget(epsilon, delta, order, adjacency)
+    budget = make_guarantee(epsilon, delta, order, adjacency)
     whole = sum(share for share, _, _ in models)
     pairs_of_models = [
         list(zip(tables, calibrate(_epsilon_of_share(budget, share / whole)), strict=True))
@@ -158,7 +164,7 @@ def preprocessing_share(
     """
     if np.isinf(epsilon):
         return _MAX_PREPROCESSING_SHARE
-    budget = make_budget(epsilon, delta, order, adjacency)
+    budget = make_guarantee(epsilon, delta, order, adjacency)
     squared_norm = sum(table.contribution.squared_norm(adjacency) for table in tables)
     # Variance of one cell if the whole budget were spent on these tables.
     variance = squared_norm / largest_gaussian_mu(budget) ** 2
@@ -171,7 +177,9 @@ def preprocessing_share(
 
 @lru_cache(maxsize=256)
 def _common_precision(
-    kinds: tuple[tuple[tuple[CountTable, Mechanism], int], ...], budget: Budget, adjacency: str
+    kinds: tuple[tuple[tuple[CountTable, Mechanism], int], ...],
+    budget: BudgetGuarantee,
+    adjacency: str,
 ) -> float:
     """Return the factor of all precisions at which everything composes to the budget."""
     problem = Problem(tuple((table, count) for (table, _), count in kinds), budget, adjacency)
@@ -183,7 +191,7 @@ def _common_precision(
     return float(np.exp(largest_allowed(excess, 0.0, _TOLERANCE, problem.slope)))
 
 
-def _epsilon_of_share(budget: Budget, share: float) -> float:
+def _epsilon_of_share(budget: BudgetGuarantee, share: float) -> float:
     """Return the epsilon of a Gaussian release with this share of the variance of the loss."""
     if isinstance(budget, RenyiDP) or share == 1:
         return budget.epsilon * share
@@ -224,7 +232,7 @@ def calibrate_gaussian(
     if np.isfinite(epsilon):
         # The two compose to failure + (1 - failure) rest, which is delta.
         rest = (delta - failure) / (1 - failure) * (1 - 1e-12)
-        mu = largest_gaussian_mu(make_budget(epsilon, rest, order, adjacency))
+        mu = largest_gaussian_mu(make_guarantee(epsilon, rest, order, adjacency))
         sigma = float(np.sqrt(contribution.squared_norm(adjacency)) / mu * _ROUND_UP)
     count, total = contribution.max_count, contribution.max_total
     return GaussianMechanism(sigma, adjacency=adjacency, max_count=count, max_total=total)

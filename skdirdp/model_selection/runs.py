@@ -66,7 +66,7 @@ def check_candidates(candidates: Sequence[Mapping[str, Any]], estimator: Any) ->
     max_rows = 1 if schema is None else schema.max_rows
     for name in dict.fromkeys(name for parameters in candidates for name in parameters):
         if name.split("__")[-1] in BUDGET_PARAMETERS:
-            raise ValueError(f"{name} must not be searched over: the budget of the search sets it")
+            raise ValueError(f"{name} must not be searched over: it is set by the search")
     for parameters in ({}, *candidates):
         for name, value in {**estimator.get_params(deep=True), **parameters}.items():
             if name.split("__")[-1] == "max_rows" and value not in (None, 1, max_rows):
@@ -90,7 +90,7 @@ def make_candidate(
     copy = clone(estimator).set_params(
         **{name: clone(value, safe=False) for name, value in parameters.items()}
     )
-    if is_wrapped(estimator):
+    if needs_wrapping(estimator):
         copy = PrivatePipeline([(_STEP, copy)])
     elif not isinstance(copy, PrivatePipeline):
         options = ("transform_input", "memory", "verbose")
@@ -104,14 +104,14 @@ def make_candidate(
     return candidate
 
 
-def is_wrapped(estimator: Any) -> bool:
-    """Return whether the estimator is the only step of its candidates."""
+def needs_wrapping(estimator: Any) -> bool:
+    """Return whether the estimator must be wrapped in a one-step pipeline."""
     return not isinstance(estimator, Pipeline)
 
 
 def candidate_params(estimator: Any, params: dict[str, Any]) -> dict[str, Any]:
     """Return the `fit` parameters of a candidate, given those of the estimator."""
-    if not is_wrapped(estimator) or _routing_enabled():  # with routing, the step requests them
+    if not needs_wrapping(estimator) or _routing_enabled():  # with routing, the step requests them
         return params
     return {f"{_STEP}__{name}": value for name, value in params.items()}
 
@@ -225,7 +225,7 @@ def run_candidates(
     verbose: int | None,
 ) -> Iterable[Run]:
     """Run the candidate of each pair, with a progress bar unless `verbose` is None."""
-    common = (data.train, data.test, scorer, plan.score, is_wrapped(estimator))
+    common = (data.train, data.test, scorer, plan.score, needs_wrapping(estimator))
 
     def run(candidate_index: int, seed: int | None) -> Any:
         candidate = make_candidate(estimator, data.candidates[candidate_index], plan.budget, seed)

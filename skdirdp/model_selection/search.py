@@ -37,7 +37,7 @@ from ..pipeline.inputs import collect, labels_by_name, person_ids_from_schema
 from ..pipeline.public_steps import reachable
 from . import planning, runs
 from .planning import ROUTES, Route, SearchPlan, SelectionReport
-from .runs import Records, Run, SearchData, fit_candidate, is_wrapped, make_candidate
+from .runs import Records, Run, SearchData, fit_candidate, make_candidate, needs_wrapping
 from .scoring import (
     PrivateScorer,
     as_label_vector,
@@ -205,7 +205,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
     def _plan(self, data: SearchData, leaks: list[str]) -> SearchPlan:
         """Calibrate the noise of all candidates by rehearsals; append their leaks to `leaks`."""
         budget = Budget(float(self.epsilon), float(self.delta), self.order, self.adjacency)
-        wrapped = is_wrapped(self.estimator)
+        wrapped = needs_wrapping(self.estimator)
         has_warned = False
 
         def rehearsals(inner: Budget, records: Records = data.train) -> list[JointMechanism]:
@@ -254,7 +254,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
 
     def _refit(self, best: Run, data: SearchData, plan: SearchPlan, generator: Any) -> Run:
         seed = None if self.random_state is None else int(generator.integers(2**31))
-        parameters, wrapped = data.candidates[best.candidate_index], is_wrapped(self.estimator)
+        parameters, wrapped = data.candidates[best.candidate_index], needs_wrapping(self.estimator)
         candidate = make_candidate(self.estimator, parameters, plan.refit_budget, seed)
         with runs.ignore_leak_warnings():
             fitted, report = fit_candidate(candidate, data.all_records, wrapped)
@@ -286,7 +286,7 @@ class _PrivateSearch(MetaEstimatorMixin, PrivateEstimator):
         for part in reachable(best.fitted):
             if "privacy_" in vars(part):
                 part.privacy_ = self.privacy_
-        if not is_wrapped(self.estimator):
+        if not needs_wrapping(self.estimator):
             # The budget of the fitted pipeline was that of a run.
             owner = self.estimator if isinstance(self.estimator, PrivatePipeline) else self
             budget = {name: getattr(owner, name) for name in runs.BUDGET_PARAMETERS}

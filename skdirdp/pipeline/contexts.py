@@ -1,8 +1,9 @@
 """Release contexts of a pipeline fit: the rehearsal and the charged fit.
 
 The sizes of all tables are public. A rehearsal fits copies of all steps with noise that is not
-charged, and keeps only the descriptions of the tables. Then all tables are calibrated and charged
-together, and the steps are fitted again. Tables that differ from the rehearsed ones raise an error.
+charged, and keeps only the descriptions of the tables. Then the noise of all tables is calibrated,
+all releases are charged together, and the steps are fitted again. Tables that differ from the
+rehearsed ones raise an error.
 """
 
 from collections import Counter, deque
@@ -166,7 +167,8 @@ class Rehearsal(_PipelineContext):
         if estimator.calibration != "exact":
             raise ValueError(
                 f"calibration must be 'exact' in a PrivatePipeline; got {estimator.calibration!r} "
-                f"for {name}. Published bounds do not compose exactly"
+                f"for {name}. The privacy bounds of 'algorithm1' and 'tcdp' cannot be composed "
+                "exactly"
             )
         if not self.is_private:
             return
@@ -201,8 +203,10 @@ class JointPlan:
         def calibrate_to(plan: ReleasePlan) -> Callable[[float], Any]:
             return lambda epsilon: plan.calibrated(budget._replace(epsilon=epsilon))
 
-        models = [(share, plan.tables, calibrate_to(plan)) for plan, share in releasing]
-        calibrated = calibrate_shares(models, **budget._asdict())
+        calibration_requests = [
+            (share, plan.tables, calibrate_to(plan)) for plan, share in releasing
+        ]
+        calibrated = calibrate_shares(calibration_requests, **budget._asdict())
         for (plan, _), mechanisms in zip(releasing, calibrated, strict=True):
             plan.set_mechanisms(mechanisms)
         mechanisms = [mechanism for plan in self.plans for mechanism in plan.mechanisms]
@@ -261,9 +265,9 @@ def _default_shares(
     )
     by_step = dict.fromkeys(n_tables, 0.0)
     for selects, share in ((True, selection), (False, preprocessing)):
-        n_group = sum(len(plan.tables) for _, plan in before[selects])
+        n_tables_in_group = sum(len(plan.tables) for _, plan in before[selects])
         for step, plan in before[selects]:
-            by_step[step] += share * len(plan.tables) / n_group
+            by_step[step] += share * len(plan.tables) / n_tables_in_group
     by_step[last_step] = 1 - selection - preprocessing
     return by_step
 
@@ -351,12 +355,12 @@ def private_estimators(step: Any) -> list[PrivateEstimator]:
     """Return the private estimators that are fitted when a step is fitted."""
     if isinstance(step, PrivateEstimator):
         return [step]
-    inside: Iterable[Any] = ()
+    children: Iterable[Any] = ()
     if isinstance(step, (list, tuple)):
-        inside = step
+        children = step
     elif hasattr(step, "get_params") and not isinstance(step, FrozenEstimator):
-        inside = step.get_params(deep=False).values()
-    return [estimator for each in inside for estimator in private_estimators(each)]
+        children = step.get_params(deep=False).values()
+    return [estimator for child in children for estimator in private_estimators(child)]
 
 
 def label_by_path(pipe: Pipeline, original: Pipeline, accountant: RejectingAccountant) -> None:
@@ -424,13 +428,13 @@ def feeds(pipe: Pipeline, earlier: str, later: str) -> bool:
         in_parallel = kind in PARALLEL and is_known(container) and not is_dependent
         if not in_sequence and not in_parallel:
             return True
-        inside = container.get_params(deep=True)
-        if one not in inside or other not in inside:
+        params = container.get_params(deep=True)
+        if one not in params or other not in params:
             return True
         if one != other:
             order = [name for name, _ in container.steps] if in_sequence else []
             return in_sequence and order.index(one) < order.index(other)
-        container = inside[one]
+        container = params[one]
         if isinstance(container, PrivateEstimator):
             return False
     return True

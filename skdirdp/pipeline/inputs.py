@@ -50,11 +50,11 @@ class FitInputs(NamedTuple):
 
 def find_schema(estimator: Any) -> Schema | None:
     """Return the schema of an estimator, a pipeline's first step, or a search's best estimator."""
-    fitted = getattr(estimator, "best_estimator_", estimator)
-    if not hasattr(fitted, "steps"):
-        schema = getattr(fitted, "schema", None)
+    model = getattr(estimator, "best_estimator_", estimator)
+    if not hasattr(model, "steps"):
+        schema = getattr(model, "schema", None)
         return schema if isinstance(schema, Schema) else None
-    steps = [step for _, step in fitted.steps if step not in (None, "passthrough")]
+    steps = [step for _, step in model.steps if step not in (None, "passthrough")]
     return steps[0].schema if steps and encodes_with_schema(steps[0]) else None
 
 
@@ -84,7 +84,7 @@ def read_inputs(pipe: Any, X: Any, y: Any, params: dict[str, Any], groups: Any) 
     if ids is not None:
         check_person(schema, groups, schema.max_rows)
         groups, max_rows = ids, schema.max_rows
-    groups = _only_labelled(groups, labelled)
+    groups = _mask_unlabelled(groups, labelled)
     kinds = [schema[name] for name in schema.features if name in records.columns]
     n_categories = np.array([kind.n_cells for kind in kinds if not isinstance(kind, Names)])
     return FitInputs(records, y, params, groups, max_rows, labelled, n_categories, classes)
@@ -116,7 +116,7 @@ def _column(records: Records, name: str) -> Any:
     return records.columns[name]
 
 
-def _only_labelled(groups: Any, labelled: np.ndarray | None) -> Any:
+def _mask_unlabelled(groups: Any, labelled: np.ndarray | None) -> Any:
     """Return the ids, with `NO_PERSON` as the id of each record without a label."""
     if groups is None or labelled is None:
         return groups
@@ -172,4 +172,4 @@ def person_ids_from_schema(estimator: Any, X: Any, y: Any) -> tuple[np.ndarray, 
     records = schema.records(X, optional=True)
     labelled = read_labels(schema, y, _column(records, y))[1] if isinstance(y, str) else None
     ids: Any = schema.person_ids(records)
-    return _only_labelled(ids, labelled), schema.max_rows
+    return _mask_unlabelled(ids, labelled), schema.max_rows

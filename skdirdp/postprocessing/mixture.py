@@ -24,9 +24,10 @@ from ..numerics.rows import row_blocks
 #: Rows with at least this many columns are wide, such as rows of words. Chosen with the
 #: benchmark `text`.
 MIN_WIDE_COLUMNS = 64
-# Maximum distances of nearby cells, the relative deviation of a cell from them, and the prior
-# variance of their common factor. Chosen with the benchmark `naive-bayes-fresh`.
-_DISTANCES, _CURVATURE, _FACTOR_VARIANCE = (1, 3), 0.3, 2.0
+# Maximum distances at which cells count as nearby, the relative deviation of a cell from the value
+# that they predict, and the prior variance of the common factor of nearby cells. Chosen with the
+# benchmark `naive-bayes-fresh`.
+_DISTANCES, _RELATIVE_DEVIATION, _FACTOR_VARIANCE = (1, 3), 0.3, 2.0
 # The sparse components of a row with n records have 1 + n * overdispersion times the variance of a
 # sample of the pool. Chosen with the benchmarks `postprocessing` for trees, and `text` for wide
 # rows.
@@ -40,7 +41,7 @@ _EM_STEPS, _PSEUDO_OBSERVATIONS = 8, 2.0
 # Numerical limits: the smallest variance of a count, absolute and relative to the count; the
 # smallest positive number; and the number of standard deviations above 0 beyond which truncation is
 # negligible in floating point.
-_MIN_VARIANCE, _ROUNDING, _TINY, _MAX_Z = 4e-4, 1e-9, np.finfo(float).tiny, 8.0
+_MIN_VARIANCE, _MIN_RELATIVE_VARIANCE, _TINY, _MAX_Z = 4e-4, 1e-9, np.finfo(float).tiny, 8.0
 # Relative tolerance, and maximum number of steps, when solving for the sums of rows.
 _SUM_TOLERANCE, _MAX_SUM_STEPS = 1e-9, 50
 # Number of cells that are evaluated at once, and sizes of the samples to which the weights of
@@ -230,14 +231,14 @@ class _Batch(NamedTuple):
 
     def row_weights(self, common: np.ndarray) -> np.ndarray:
         """Fit the mixture weights of each row; return an array of shape (n_components, n_rows)."""
-        pseudo_weights = _PSEUDO_OBSERVATIONS * common[:, np.newaxis]
-        weights = np.repeat(pseudo_weights, len(self.rows.sizes), axis=1)
+        pseudo_counts = _PSEUDO_OBSERVATIONS * common[:, np.newaxis]
+        weights = np.repeat(pseudo_counts, len(self.rows.sizes), axis=1)
         for _ in range(_EM_STEPS):
             responsibilities = weights.take(self.rows.row_of_cell, axis=1)
             responsibilities *= self.likelihood
             responsibilities /= responsibilities.sum(axis=0)
             weights = np.add.reduceat(responsibilities, self.rows.starts, axis=1)
-            weights += pseudo_weights
+            weights += pseudo_counts
         return weights
 
     def posteriors(self, groups: Sequence[Cells], common: np.ndarray) -> list[Posterior]:
@@ -262,12 +263,12 @@ def cell_variances(noisy, variance, per_count, mean_noisy):
 
 def _fit_weights(likelihood: np.ndarray, initial: np.ndarray) -> np.ndarray:
     """Fit the weights that all cells of a model share."""
-    pseudo_weights = _PSEUDO_OBSERVATIONS * initial
-    weights = pseudo_weights
+    pseudo_counts = _PSEUDO_OBSERVATIONS * initial
+    weights = pseudo_counts
     for _ in range(_EM_STEPS):
         # Only the relative sizes of the weights matter in each step.
         weights = weights * likelihood.dot(np.reciprocal(weights.dot(likelihood)))
-        weights += pseudo_weights
+        weights += pseudo_counts
     return weights / weights.sum()
 
 
@@ -290,7 +291,7 @@ def condition_on_sums(
     known sums are matched exactly. The errors of the counts are then also assumed to have a common
     component; see `_common_covariances`.
     """
-    weights = mean * _ROUNDING
+    weights = mean * _MIN_RELATIVE_VARIANCE
     weights += variance
     sum_variances = np.maximum(sum_variances, _TINY)
     difference = sums - np.add.reduceat(mean, rows.starts)
@@ -323,7 +324,7 @@ def _common_covariances(
     """
     common = mean * np.clip(1 - variance / noise_variance, 0.0, 1.0)
     excess = np.maximum(difference**2 - np.add.reduceat(variance, rows.starts) - sum_variances, 0.0)
-    least = _ROUNDING * np.add.reduceat(mean, rows.starts) + _TINY
+    least = _MIN_RELATIVE_VARIANCE * np.add.reduceat(mean, rows.starts) + _TINY
     excess /= np.maximum(np.add.reduceat(common, rows.starts), least)
     return common * excess.take(rows.row_of_cell)
 
@@ -412,14 +413,17 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
     return posterior
 
 
-def _levels(row: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the offset of each column in the grid, and the shares and variances of levels."""
-    logs = np.log(row.shares[0])
+def _levels(cells: Cells) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the offset of each column in the grid, the shares of the levels, and their variances.
+
+    All rows must have the same pool.
+    """
+    logs = np.log(cells.shares[0])
     low, spacing = logs.min(), np.ptp(logs) / (_N_SHARE_LEVELS - 1)
     logs -= low
     logs /= max(spacing, _TINY)
     nearest = np.rint(logs, out=logs).astype(np.intp)
-    relative = np.divide(row.share_variances[0], row.shares[0] ** 2, out=logs)
+    relative = np.divide(cells.share_variances[0], cells.shares[0] ** 2, out=logs)
     sizes = np.bincount(nearest)
     sums = np.bincount(nearest, relative)
     filled = np.flatnonzero(sizes)
@@ -450,7 +454,7 @@ def _nearby(
     predicted = centre * np.maximum(1 + reliability * (observed / expected - 1), 0.0)
     factor_variance = centre**2 * (_FACTOR_VARIANCE * (1 - reliability))
     window_ratio = 2 * distance / np.maximum(high - low - 1, 1)
-    variance = factor_variance + (_CURVATURE * window_ratio * predicted) ** 2
+    variance = factor_variance + (_RELATIVE_DEVIATION * window_ratio * predicted) ** 2
     return predicted, variance + predicted + np.sqrt(_MIN_VARIANCE)
 
 
@@ -507,7 +511,7 @@ def _exponential(
 def _truncated(
     z: np.ndarray, std: np.ndarray, factor: np.ndarray, log_rest: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return log-likelihoods, means, and means of squares of truncated posteriors."""
+    """Return log-likelihoods, means, and second moments of truncated posteriors."""
     # Twice the mass above 0 times exp(z**2 / 2), and the distance of the mean from z.
     scaled = erfcx(np.minimum(z, _MAX_Z) * -np.sqrt(0.5))
     mean = np.sqrt(2 / np.pi) / scaled

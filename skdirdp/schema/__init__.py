@@ -63,7 +63,7 @@ from .kinds import (
     Kind,
     Names,
     Numbers,
-    raise_faults,
+    raise_if_errors,
 )
 from .schema import Schema, SchemaEncoder
 from .values import UNKNOWN, narrow, plain_value, rebuild, sort_values, type_and_value
@@ -125,7 +125,7 @@ __all__ = [
     "plain_value",
     "plain_values",
     "quantile_edges",
-    "raise_faults",
+    "raise_if_errors",
     "read_labels",
     "rebuild",
     "record_wise",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .columns import parse_time
-from .kinds import Categories, Dates, Kind, Names, Numbers, raise_faults
+from .kinds import Categories, Dates, Kind, Names, Numbers, raise_if_errors
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
@@ -414,7 +414,7 @@ def parse_constraints(texts: Any, kinds: Mapping[Hashable, Kind]) -> tuple[Const
             found.append(Constraint(text, expression))
         except ValueError as error:
             errors[text if isinstance(text, str) else repr(text)] = str(error)
-    raise_faults("constraints must be comparisons of columns", errors)
+    raise_if_errors("constraints must be comparisons of columns", errors)
     return tuple(found)
 
 

@@ -32,7 +32,7 @@ from .kinds import (
     Kind,
     Names,
     Numbers,
-    raise_faults,
+    raise_if_errors,
     short_time,
 )
 
@@ -82,12 +82,12 @@ def to_toml(schema: Any) -> str:
         parts["strict"] = True
     if schema.constraints:
         parts["constraints"] = list(schema.constraints)
-    lines, faults = [], {}
+    lines, errors = [], {}
     for part, value in parts.items():
         try:
             lines.append(f"{part} = {_toml(value)}")
         except TypeError as error:
-            faults[part] = str(error)
+            errors[part] = str(error)
     lines += ["", "[columns]"]
     for name, kind in schema.columns.items():
         try:
@@ -95,8 +95,8 @@ def to_toml(schema: Any) -> str:
                 raise TypeError("its name is not a string")
             lines.append(f"{_toml(name)} = {_toml(_entries(kind))}")
         except TypeError as error:
-            faults[name] = str(error)
-    raise_faults("the schema cannot be saved as TOML", faults)
+            errors[name] = str(error)
+    raise_if_errors("the schema cannot be saved as TOML", errors)
     return "\n".join(lines) + "\n"
 
 
@@ -181,7 +181,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_toml(path: Any) -> dict[str, Any]:
     """Return the parameters of the schema in a TOML file, or in a JSON file of the same shape."""
     given = read_mapping(path, "a schema", _PARTS)
-    columns, faults = given.get("columns"), {}
+    columns, errors = given.get("columns"), {}
     if not isinstance(columns, dict) or not columns:
         raise ValueError(f"{path}: columns must be a table with an entry for each column")
     if not isinstance(given.get("person", ""), str):
@@ -197,8 +197,8 @@ def read_toml(path: Any) -> dict[str, Any]:
         try:
             kinds[name] = _kind_from_entries(entries)
         except (TypeError, ValueError, OverflowError) as error:
-            faults[name] = str(error)
-    raise_faults(f"{path}: columns must be declared by {_DECLARATIONS}", faults)
+            errors[name] = str(error)
+    raise_if_errors(f"{path}: columns must be declared by {_DECLARATIONS}", errors)
     return {**given, "columns": kinds}
 
 
@@ -289,13 +289,13 @@ def read_codebook(path: Any) -> dict[str, Kind]:
                     listed.append(cells[key])
     if not entries:
         raise ValueError(f"{path}: a code book must have at least one row below its header")
-    kinds, faults = {}, {}
+    kinds, errors = {}, {}
     for name, entry in entries.items():
         try:
             kinds[name] = _kind_from_codes(**entry)
         except (ValueError, OverflowError) as error:
-            faults[name] = str(error)
-    raise_faults(f"{path}: columns must have values, bounds or a kind", faults)
+            errors[name] = str(error)
+    raise_if_errors(f"{path}: columns must have values, bounds or a kind", errors)
     return kinds
 
 
@@ -419,8 +419,8 @@ def _check_header(path: Any, header: list[str], schema: Any) -> None:
     # The first line may be a record, so that only names of the schema are shown.
     wanted = [name for name in schema if not isinstance(schema[name], Ignored)]
     times = Counter(header)
-    faults: dict[Any, str] = {name: "is not in the header" for name in wanted if not times[name]}
-    faults |= {name: "occurs more than once" for name in schema if times[name] > 1}
+    errors: dict[Any, str] = {name: "is not in the header" for name in wanted if not times[name]}
+    errors |= {name: "occurs more than once" for name in schema if times[name] > 1}
     unknown = [str(place) for place, name in enumerate(header, 1) if name not in schema]
     rule = f"{path}: the first line must contain the declared names of all columns, comma-separated"
     if unknown:
@@ -429,6 +429,6 @@ def _check_header(path: Any, header: list[str], schema: Any) -> None:
             f"; those at {places} are not declared. Declare them, with ignore = true if they are "
             "not used"
         )
-        raise_faults(rule, faults)
+        raise_if_errors(rule, errors)
         raise ValueError(rule)
-    raise_faults(rule, faults)
+    raise_if_errors(rule, errors)

@@ -770,10 +770,10 @@ def as_kind(declared: Any) -> Kind:
     return Categories.from_values(declared)
 
 
-def raise_faults(what: str, faults: Mapping[Any, str]) -> None:
-    """Raise one error for all faulty columns, if there are any."""
-    if faults:
-        listed = ";".join(f"\n  {name!r}: {fault}" for name, fault in faults.items())
+def raise_if_errors(what: str, errors: Mapping[Any, str]) -> None:
+    """Raise one error that lists the errors of all columns, if there are any."""
+    if errors:
+        listed = ";".join(f"\n  {name!r}: {error}" for name, error in errors.items())
         raise ValueError(f"{what}:{listed}")
 
 

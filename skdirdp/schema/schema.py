@@ -27,7 +27,7 @@ from .kinds import (
     Names,
     Numbers,
     as_kind,
-    raise_faults,
+    raise_if_errors,
 )
 from .values import check_missing_values
 
@@ -298,7 +298,7 @@ class Schema:
         """
         names = list(columns[0] if len(columns) == 1 and isinstance(columns[0], list) else columns)
         unknown = {name: "is not declared" for name in names if name not in self}
-        raise_faults("columns must be columns of the schema", unknown)
+        raise_if_errors("columns must be columns of the schema", unknown)
         if self.person is not None and self.person not in names:
             names.append(self.person)
         kept = [each.text for each in self._constraints if each.columns <= set(names)]
@@ -347,16 +347,16 @@ class Schema:
                 columns = collect_columns(self, blocks)
             return Records(columns, max(map(len, columns.values()), default=0))
         records = as_records(table, list(self._columns))
-        faults = {
+        errors = {
             name: "is not declared in the schema" for name in records.names if name not in self
         }
         what = "the columns of X must be those of the schema"
-        if faults:
+        if errors:
             what += "; pass X[list(schema)], or declare the others, for example as Schema.ignore()"
         lacking = [n for n in self._columns if n not in records.columns and self[n].is_counted]
         if optional is not True:
-            faults |= {name: "is not in the table" for name in lacking if name not in optional}
-        raise_faults(what, faults)
+            errors |= {name: "is not in the table" for name in lacking if name not in optional}
+        raise_if_errors(what, errors)
         return records
 
     def encode_column(
@@ -648,20 +648,20 @@ def _check_columns(
 ) -> dict[Hashable, Kind]:
     """Return the kind of each column, or name all faulty columns."""
     kinds: dict[Hashable, Kind] = {}
-    faults: dict[Hashable, str] = {}
+    errors: dict[Hashable, str] = {}
     for name, declared in columns.items():
         try:
             kind = kinds[name] = as_kind(declared)
             if isinstance(kind, Categories) and any(kind.find(value) >= 0 for value in absent):
-                faults[name] = "a category must not be in missing_values too, nor the text for it"
+                errors[name] = "a category must not be in missing_values too, nor the text for it"
         except (TypeError, ValueError, OverflowError) as error:
-            faults[name] = str(error)
-    if person is not None and person not in faults:
+            errors[name] = str(error)
+    if person is not None and person not in errors:
         if person not in columns:
-            faults[person] = "the person key must be a column; declare it as Schema.key()"
+            errors[person] = "the person key must be a column; declare it as Schema.key()"
         elif not isinstance(kinds[person], Key):
-            faults[person] = "the person key must be declared as Schema.key()"
-    raise_faults("columns must be declared", faults)
+            errors[person] = "the person key must be declared as Schema.key()"
+    raise_if_errors("columns must be declared", errors)
     return kinds
 
 
