@@ -25,7 +25,7 @@ from ..numerics.rows import row_blocks
 #: benchmark `text`.
 MIN_WIDE_COLUMNS = 64
 # Maximum distances at which cells count as nearby, the relative deviation of a cell from the value
-# that they predict, and the prior variance of the common factor of nearby cells. Chosen with the
+# that the nearby cells predict, and the prior variance of their common factor. Chosen with the
 # benchmark `naive-bayes-fresh`.
 _DISTANCES, _RELATIVE_DEVIATION, _FACTOR_VARIANCE = (1, 3), 0.3, 2.0
 # The sparse components of a row with n records have 1 + n * overdispersion times the variance of a
@@ -319,8 +319,8 @@ def _common_covariances(
 
     If the prior is wrong for a row, the errors of its small counts add up, whereas the errors
     of counts that are large relative to the noise do not. The common error is proportional to the
-    count and to the share of its noise that the prior removed. Its variance in the sum is the part
-    of the squared `difference` that the other variances do not explain.
+    count and to the fraction of its noise variance that the prior removed. Its variance in the sum
+    is the part of the squared `difference` that the other variances do not explain.
     """
     common = mean * np.clip(1 - variance / noise_variance, 0.0, 1.0)
     excess = np.maximum(difference**2 - np.add.reduceat(variance, rows.starts) - sum_variances, 0.0)
@@ -387,12 +387,12 @@ def _interpolated_rows(cells: Cells, prior: Prior, common: np.ndarray) -> np.nda
             fraction -= first
             first += offsets[chosen]
             for moment, out in zip(moments, posterior[:, index, chosen], strict=True):
-                moment[index].take(first, out=out, mode="clip")  # other modes copy
+                moment[index].take(first, out=out, mode="clip")  # "raise" would buffer `out`
                 step = moment[index, 1:].take(first, mode="clip")
                 step -= out
                 step *= fraction
                 out += step
-    # Cells beyond the grid are evaluated exactly.
+    # Cells above the end of the grid are evaluated exactly.
     row_indices, columns = np.nonzero(cells.noisy > stds[:, np.newaxis] * _GRID[-1])
     for chosen in row_blocks(len(columns), 1, _BLOCK):
         row, column = row_indices[chosen], columns[chosen]
@@ -467,7 +467,7 @@ def _nearby(
 def _normal(
     noisy: np.ndarray, variance: np.ndarray, mean: np.ndarray, prior_variance: np.ndarray
 ) -> tuple[np.ndarray, ...]:
-    """Return posteriors under normal priors, or exponential ones if the variance is large.
+    """Return posteriors under normal priors, or exponential priors where the variance is large.
 
     Truncation at 0 would increase the mean of a normal distribution whose standard deviation is at
     least its mean.
