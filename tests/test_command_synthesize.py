@@ -554,7 +554,7 @@ def test_quality_and_data_sheet_are_written(folder, capsys):
     assert synthesize("--epsilon", 1, "--sheet", "sheet.html", "--tables", 2) == DONE
     page = Path("sheet.html").read_text(encoding="utf-8")
     assert_loads_nothing(page)
-    assert "T = (1 + 1/m) B - V" in page
+    assert "S is drawn as (m - 1) B / c - V, or 0 if this is negative" in page
 
 
 def test_constraints_are_in_the_data_sheet(folder, capsys):

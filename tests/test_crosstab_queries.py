@@ -316,6 +316,14 @@ def test_the_command_takes_named_tables(folder):
     assert len(pd.read_csv("tables/sex-the_ward-readmitted.csv")) == 3 * 4 * 3
 
 
+@pytest.mark.parametrize(("mechanism", "kind"), [("gaussian", "Gaussian"), ("laplace", "Laplace")])
+def test_the_command_takes_a_mechanism(folder, mechanism, kind):
+    PrivacyAccountant(epsilon=10.0, delta=1e-5, path="study.sqlite")
+    assert run("-o", "tables", "--ledger", "study.sqlite", "--mechanism", mechanism) == 0
+    (charge,) = PrivacyAccountant(path="study.sqlite").history()
+    assert kind in charge["mechanism"]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

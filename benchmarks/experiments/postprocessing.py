@@ -235,6 +235,8 @@ def _text(name: str, columns: int, repeat: int) -> list[Row]:
     assert isinstance(first, GaussianMechanism)
     assert isinstance(second, GaussianMechanism)
     rng = seeded(name, columns, repeat)
+    grid = second.contribution.grid
+    counts = np.floor(counts / grid) * grid
     noisy_prior, noisy = first.noisy(prior, rng), second.noisy(counts, rng)
     plain = _normalised(first._posterior_mean(noisy_prior))
     models = {rule: (plain, make(noisy, second)) for rule, make in RULES.items()}

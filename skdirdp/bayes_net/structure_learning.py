@@ -253,8 +253,10 @@ class EncodedTable:
             if n_cells > max_cells:
                 raise ValueError(
                     f"the table of {child!r} and its required parents must have at most "
-                    f"max_family_cells={max_cells} cells; it may have {n_cells}. Increase "
-                    "max_family_cells, or declare fewer states"
+                    f"max_family_cells={max_cells} cells; it may have {n_cells}, and more with "
+                    "a larger limit, which allows more ranges of numbers: "
+                    f"max_family_cells={prod(self.sizes[name] for name in (child, *parents))} is "
+                    "enough. Or declare fewer states"
                 )
 
     @property

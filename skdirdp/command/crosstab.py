@@ -33,6 +33,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--table", dest="tables", action="append", metavar="COLUMNS", help=about)
     about = "confidence level of the intervals (default: 0.95)"
     parser.add_argument("--confidence", type=real_number, default=0.95, help=about)
+    about = "distribution of the noise (default: auto, the smaller variance); gaussian shares the "
+    about += "limit of an adaptive ledger with classifiers and synthetic records"
+    choices = ("auto", "gaussian", "laplace", "dirichlet")
+    parser.add_argument("--mechanism", choices=choices, default="auto", help=about)
     add_fit_options(parser)
     parser.set_defaults(run=_crosstab)
 
@@ -63,6 +67,7 @@ def _crosstab(options: argparse.Namespace) -> int:
         tables,
         epsilon=options.epsilon,
         delta=options.delta,
+        mechanism=options.mechanism,
         adjacency=options.adjacency,
         accountant=accountant,
         label=options.label,

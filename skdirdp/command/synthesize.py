@@ -14,6 +14,7 @@ from .._messages import plural
 from ..reporting.exports import QualityReport, SheetSection, sheet_text
 from ..reporting.pages import measured_statement, sheet_page, write
 from ..reporting.redact import check_output, is_special_path
+from ..schema import Key
 from ..schema.files import csv_text, read_mapping
 from .ledger import add_command, open_ledger, real_number, whole_number
 from .schema import load_schema
@@ -36,11 +37,13 @@ _NOT_GOOD_FOR = [
 ]
 _SEVERAL = (
     "Each table was drawn from its own draw of the network's parameters. Compute the estimate and "
-    "its variance on each of the m tables, as if its records were real. With the variance B "
-    "between the estimates and the mean V of the variances, the variance of the mean estimate is "
-    "T = (1 + 1/m) B - V, with (m - 1) (1 - V / ((1 + 1/m) B))² degrees of freedom "
-    "(skdirdp.inference.combine). The rule V + B/m for missing data is wrong here. Intervals do "
-    "not contain the error of dependences that the network lacks."
+    "its variance on each of the m tables, as if its records were real, and combine them by "
+    "skdirdp.inference.combine. The variance B between the estimates estimates S + V, with the "
+    "mean V of the variances and the variance S of the parameters, and the variance of the mean "
+    "estimate is (1 + 1/m) S + V/m. S is drawn as (m - 1) B / c - V, or 0 if this is negative, "
+    "where c has a chi-squared distribution with m - 1 degrees of freedom; the interval is that of "
+    "the mixture of normal distributions. The rule V + B/m for missing data is wrong here. "
+    "Intervals do not contain the error of dependences that the network lacks."
 )
 _ONE = (
     "This is one table. Intervals and tests need several (skdirdp synthesize --tables 20), whose "
@@ -211,8 +214,10 @@ def _sheet_sections(
         (name, kinds[name].describe(), len(states[name]), ", ".join(map(str, above)) or "none")
         for name, above in ((name, model.structure_[name]) for name in model.columns_)
     ]
-    left_out = [name for name, kind in kinds.items() if not kind.is_counted]
-    notes = [f"Columns that are left out: {', '.join(map(str, left_out))}."] if left_out else []
+    keys = [str(name) for name, kind in kinds.items() if isinstance(kind, Key)]
+    left_out = [str(n) for n, kind in kinds.items() if not (kind.is_counted or str(n) in keys)]
+    notes = [f"Columns that are left out: {', '.join(left_out)}."] if left_out else []
+    notes += [f"Keys, which have new values: {', '.join(keys)}."] if keys else []
     summary = quality.summary
     names = ["number of columns", *summary.columns]
     errors = [

@@ -47,7 +47,8 @@ _QUALITY_TEXT = (
     "other (the total variation distance). Expected errors are those of the noise alone, before "
     "post-processing, which usually reduces them; no records are needed for them. Measured errors "
     "are distances from the records, with noise of the given standard deviation; they include what "
-    "the network does not represent, and may be negative by chance."
+    "the network does not represent, and may be negative by chance. If there is a target, its own "
+    "model draws it, whose errors are not included."
 )
 _NO_TABLE_TEXT = (
     "A dash: no released table has all these columns, so the network assumes independence given "
