@@ -287,15 +287,15 @@ def test_the_number_of_runs_and_the_candidates_have_the_stated_laws():
     assert runs.draw_candidates(route._replace(name="composition"), rng) == [0, 1, 2, 3]
 
 
-def test_the_best_run_is_published_with_the_law_that_is_proved():
-    # Runs of two outputs for each score, on two levels: the law is known in closed form.
+def test_the_best_run_is_published_with_the_proved_probability():
+    # Runs of two outputs for each score, on two levels: probabilities have a closed form.
     gamma, rng = 0.3, np.random.default_rng(2)
     route = Route("repetition", 4, gamma, False, 0.0)
     rank = [0.0, 0.0, 1.0, 1.0]
     published = np.zeros(4)
     for _ in range(6000):
         several = [runs.Run(number, rank[number]) for number in runs.draw_candidates(route, rng)]
-        published[runs.select_best(several, rng).number] += 1 / 6000
+        published[runs.select_best(several, rng).candidate_index] += 1 / 6000
     low = gamma * 0.5 / (1 - (1 - gamma) * 0.5)  # the generating function at 1/2
     expected = np.array([low, low, 1 - low, 1 - low]) / 2
     assert np.all(np.abs(published - expected) < 5 * np.sqrt(expected / 6000))
