@@ -4,6 +4,7 @@ import argparse
 import sys
 import tempfile
 import warnings
+from collections.abc import Hashable, Mapping
 from datetime import datetime, timezone
 from math import isnan
 from pathlib import Path
@@ -214,10 +215,6 @@ def _sheet_sections(
         (name, kinds[name].describe(), len(states[name]), ", ".join(map(str, above)) or "none")
         for name, above in ((name, model.structure_[name]) for name in model.columns_)
     ]
-    keys = [str(name) for name, kind in kinds.items() if isinstance(kind, Key)]
-    left_out = [str(n) for n, kind in kinds.items() if not (kind.is_counted or str(n) in keys)]
-    notes = [f"Columns that are left out: {', '.join(left_out)}."] if left_out else []
-    notes += [f"Keys, which have new values: {', '.join(keys)}."] if keys else []
     summary = quality.summary
     names = ["number of columns", *summary.columns]
     errors = [
@@ -250,7 +247,7 @@ def _sheet_sections(
             [
                 (["column", "domain", "states", "parents"], columns),
                 f"Here, {network}",
-                *notes,
+                *_uncounted_notes(kinds),
                 *_constraint_notes(schema, quality),
             ],
         ),
@@ -260,6 +257,14 @@ def _sheet_sections(
         ("Intervals and tests", [_SEVERAL if n_tables > 1 else _ONE]),
         ("Provenance", [made]),
     ]
+
+
+def _uncounted_notes(kinds: Mapping[Hashable, Any]) -> list[str]:
+    """Return sentences on keys and on columns that are left out."""
+    keys = [str(name) for name, kind in kinds.items() if isinstance(kind, Key)]
+    left_out = [str(n) for n, kind in kinds.items() if not (kind.is_counted or str(n) in keys)]
+    notes = [f"Columns that are left out: {', '.join(left_out)}."] if left_out else []
+    return notes + ([f"Keys, which have new values: {', '.join(keys)}."] if keys else [])
 
 
 def _constraint_notes(schema: Any, quality: QualityReport) -> list[Any]:
